@@ -1,1 +1,15 @@
-//! Placeholder.
+//! What the end-to-end tests stand on: a cluster that runs the system, a
+//! namespace for each test, disks with known bytes, and a web server that
+//! can be told to misbehave.
+//!
+//! The cluster is the one that `KUBECONFIG` names; `make test` brings one up.
+//! Nothing here waits by sleeping: every wait is a condition with a deadline.
+
+pub mod agents;
+pub mod cluster;
+pub mod disk;
+pub mod image;
+pub mod reader;
+pub mod source;
+pub mod system;
+pub mod wait;

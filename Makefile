@@ -1,0 +1,49 @@
+# The two commands: `make demo` and `make test`. Both set up what they need.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+.PHONY: help
+help: ## What can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  KUBECONFIG set: demo and e2e use that cluster instead of bringing one up."
+
+.PHONY: demo
+demo: ## A real local cluster; an image from HTTP to a volume
+	@scripts/packages.sh && demo/run.sh
+
+.PHONY: test
+test: ## Everything that proves the project, on a real cluster
+	@scripts/packages.sh && tests/run.sh
+
+.PHONY: check
+check: ## Format, lints, dependency rules, generated files
+	@scripts/check.sh
+
+.PHONY: unit
+unit: ## The tests that need no cluster
+	@cargo test --quiet
+
+.PHONY: e2e
+e2e: ## The end-to-end tests alone, on the cluster that is up
+	@tests/e2e.sh
+
+.PHONY: bench
+bench: ## An import timed beside curl and qemu-img
+	@scripts/packages.sh && bench/import.sh
+
+.PHONY: generate
+generate: ## Write the generated files: protocol code, CRDs
+	@cargo xtask generate
+
+.PHONY: cluster-up
+cluster-up: ## Bring the local cluster up, and the system onto it
+	@scripts/packages.sh && tests/system-up.sh
+
+.PHONY: cluster-down
+cluster-down: ## Take the local cluster down; nothing of it stays
+	@cargo run --quiet --package test-cluster -- down
+
+.PHONY: cluster-status
+cluster-status: ## What of the local cluster runs
+	@cargo run --quiet --package test-cluster -- status

@@ -1,0 +1,52 @@
+//! The agents as the coordinator sees them: over gRPC, with its certificate.
+
+use anyhow::Context;
+use hypercloud_proto::agent::v1::node_agent_client::NodeAgentClient;
+use hypercloud_proto::agent::v1::{Job, ListJobsRequest};
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::ResourceExt;
+use kube::api::Api;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+
+use crate::cluster::{Cluster, SYSTEM_NAMESPACE};
+use crate::system;
+
+/// Jobs of every agent, by the agent's pod.
+pub async fn jobs(cluster: &Cluster) -> anyhow::Result<Vec<(String, Job)>> {
+    let mut all = Vec::new();
+    for pod in system::pods(cluster, "node-agent").await? {
+        let mut client = connect(cluster, &pod).await?;
+        let jobs = client.list_jobs(ListJobsRequest {}).await?.into_inner().jobs;
+        all.extend(jobs.into_iter().map(|job| (pod.name_any(), job)));
+    }
+    Ok(all)
+}
+
+/// Highest resident memory of the agent in `pod` since it started, in bytes,
+/// from its metrics.
+pub async fn peak_memory(cluster: &Cluster, pod: &Pod) -> anyhow::Result<u64> {
+    let path = format!(
+        "/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods/{}:8081/proxy/metrics",
+        pod.name_any()
+    );
+    let request = axum::http::Request::get(path).body(Vec::new())?;
+    let text = cluster.client.request_text(request).await?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("process_resident_memory_max_bytes "))
+        .and_then(|value| value.trim().parse().ok())
+        .with_context(|| format!("no peak of memory in the metrics: {text}"))
+}
+
+async fn connect(cluster: &Cluster, pod: &Pod) -> anyhow::Result<NodeAgentClient<Channel>> {
+    let ip = pod.status.as_ref().and_then(|s| s.pod_ip.clone()).context("the pod has no IP")?;
+    let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
+    let secret = secrets.get("coordinator-tls").await?;
+    let bytes = secret.data.unwrap_or_default();
+    let part = |key: &str| bytes.get(key).map(|b| b.0.clone()).with_context(|| key.to_owned());
+    let tls = ClientTlsConfig::new()
+        .ca_certificate(Certificate::from_pem(part("ca.crt")?))
+        .identity(Identity::from_pem(part("tls.crt")?, part("tls.key")?))
+        .domain_name("node-agent.hypercloud-storage");
+    let endpoint = Endpoint::from_shared(format!("https://{ip}:7443"))?.tls_config(tls)?;
+    Ok(NodeAgentClient::new(endpoint.connect().await?))
+}

@@ -1,0 +1,88 @@
+//! The running system: its pods, its leader, and the classes it is tried on.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams};
+
+use crate::cluster::{Cluster, SYSTEM_NAMESPACE};
+use crate::wait::{Seen, until};
+
+/// Storage class that the tests use: `HCS_E2E_STORAGE_CLASS`, or the test
+/// cluster's.
+pub fn storage_class() -> String {
+    std::env::var("HCS_E2E_STORAGE_CLASS").unwrap_or_else(|_| "loopfile".into())
+}
+
+/// Image with a shell that the reader pods run: `HCS_E2E_SHELL_IMAGE`, or the
+/// test cluster's.
+pub fn shell_image() -> String {
+    std::env::var("HCS_E2E_SHELL_IMAGE").unwrap_or_else(|_| "hcs-test/busybox:1".into())
+}
+
+/// Pods of one component, `coordinator` or `node-agent`.
+pub async fn pods(cluster: &Cluster, component: &str) -> anyhow::Result<Vec<Pod>> {
+    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
+    let selector = format!("app.kubernetes.io/component={component}");
+    Ok(api.list(&ListParams::default().labels(&selector)).await?.items)
+}
+
+/// Who leads.
+pub async fn leader(cluster: &Cluster) -> anyhow::Result<String> {
+    let api: Api<Lease> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
+    let lease = api.get("hypercloud-storage-coordinator").await?;
+    lease
+        .spec
+        .and_then(|spec| spec.holder_identity)
+        .filter(|identity| !identity.is_empty())
+        .context("nobody leads")
+}
+
+/// Waits until somebody other than `old` leads.
+pub async fn new_leader(cluster: &Cluster, old: &str) -> anyhow::Result<String> {
+    until("another coordinator leads", Duration::from_secs(90), || async {
+        let leader = leader(cluster).await?;
+        Ok(if leader == old { Seen::NotYet(leader) } else { Seen::Done(leader) })
+    })
+    .await
+}
+
+/// Kills a pod of the system without giving it time to say goodbye.
+pub async fn kill(cluster: &Cluster, pod: &str) -> anyhow::Result<()> {
+    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
+    api.delete(pod, &DeleteParams::default().grace_period(0)).await?;
+    Ok(())
+}
+
+/// The agent pod on a node.
+pub async fn agent_on(cluster: &Cluster, node: &str) -> anyhow::Result<Pod> {
+    pods(cluster, "node-agent")
+        .await?
+        .into_iter()
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+        .find(|pod| pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(node))
+        .with_context(|| format!("no agent on {node}"))
+}
+
+/// Whether a pod is Ready.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+/// Waits until every pod of a component is Ready, and at least one is there.
+pub async fn all_ready(cluster: &Cluster, component: &str) -> anyhow::Result<()> {
+    until("the pods are Ready", Duration::from_secs(120), || async {
+        let pods = pods(cluster, component).await?;
+        let waiting: Vec<_> = pods.iter().filter(|p| !is_ready(p)).map(|p| p.name_any()).collect();
+        Ok(if waiting.is_empty() && !pods.is_empty() {
+            Seen::Done(())
+        } else {
+            Seen::NotYet(format!("{waiting:?} of {}", pods.len()))
+        })
+    })
+    .await
+}

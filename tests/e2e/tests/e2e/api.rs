@@ -1,0 +1,110 @@
+//! The API server holds the resource to its schema and its rules.
+
+use e2e::cluster::{Cluster, Scope};
+use hypercloud_api::VirtualMachineImage;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+/// The mission's example, to the letter.
+const EXAMPLE: &str = "
+apiVersion: hypercloud.tmaxanc.com/v1alpha1
+kind: VirtualMachineImage
+metadata: {name: ubuntu18.04}
+spec:
+  storageClassName: cephrbd
+  source:
+    http: https://cloud-images.ubuntu.com/bionic/current/bionic-server-cloudimg-amd64.img
+";
+
+async fn scope(name: &str) -> anyhow::Result<Scope> {
+    Cluster::connect().await?.scope(name).await
+}
+
+/// Asks the server to judge a spec without keeping it; what it said against
+/// it, if anything.
+async fn refusal(scope: &Scope, spec: Value) -> anyhow::Result<Option<String>> {
+    let resource = kube::core::ApiResource::erase::<VirtualMachineImage>(&());
+    let api: kube::Api<DynamicObject> = kube::Api::namespaced_with(
+        scope.cluster.client.clone(),
+        &scope.namespace,
+        &resource,
+    );
+    let object = DynamicObject::new("candidate", &resource).data(json!({"spec": spec}));
+    let parameters = PostParams { dry_run: true, ..PostParams::default() };
+    match api.create(&parameters, &object).await {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(status)) => Ok(Some(status.message)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[tokio::test]
+async fn the_example_applies_as_written() -> anyhow::Result<()> {
+    let scope = scope("example").await?;
+    let image: Value = serde_yaml::from_str(EXAMPLE)?;
+    let api = scope.api::<VirtualMachineImage>();
+    let parameters = PatchParams::apply("e2e");
+    let applied = api.patch("ubuntu18.04", &parameters, &Patch::Apply(&image)).await?;
+    assert_eq!(applied.spec.storage_class_name.as_deref(), Some("cephrbd"));
+    scope.close().await
+}
+
+#[tokio::test]
+async fn exactly_one_source_with_a_usable_address_is_accepted() -> anyhow::Result<()> {
+    let scope = scope("rules").await?;
+    let http = "http://example.org/disk.qcow2";
+    let store = json!({"bucketName": "vm-image", "objectName": "disk"});
+    for (spec, said) in [
+        (json!({"source": {"http": http}}), None),
+        (json!({"source": {"objectStore": store}}), None),
+        (json!({"source": {"http": "http://[2001:db8::1]:8080/disk"}}), None),
+        (json!({"source": {}}), Some("exactly one of http and objectStore")),
+        (json!({"source": {"http": http, "objectStore": store}}), Some("exactly one of")),
+        (json!({"source": {"http": "ftp://example.org/disk"}}), Some("absolute http:// or https://")),
+        (json!({"source": {"http": "disk.qcow2"}}), Some("absolute http:// or https://")),
+        (json!({"source": {"http": "http:///disk"}}), Some("absolute http:// or https://")),
+        (json!({"source": {"http": ""}}), Some("spec.source.http")),
+        (json!({}), Some("spec.source: Required")),
+        (json!({"source": {"http": http}, "storageClassName": ""}), Some("spec.storageClassName")),
+        (
+            json!({"source": {"http": http}, "pvc": {"volumeMode": "Tape"}}),
+            Some("spec.pvc.volumeMode"),
+        ),
+        (
+            json!({"source": {"objectStore": {"bucketName": "vm-image"}}}),
+            Some("objectName: Required"),
+        ),
+    ] {
+        let answer = refusal(&scope, spec.clone()).await?;
+        match (said, &answer) {
+            (None, None) => {}
+            (Some(said), Some(answer)) if answer.contains(said) => {}
+            _ => panic!("{spec}: expected {said:?}, the server answered {answer:?}"),
+        }
+    }
+    scope.close().await
+}
+
+#[tokio::test]
+async fn the_source_cannot_be_changed() -> anyhow::Result<()> {
+    let scope = scope("immutable").await?;
+    let api = scope.api::<VirtualMachineImage>();
+    let image: VirtualMachineImage = serde_yaml::from_str(EXAMPLE)?;
+    api.create(&PostParams::default(), &image).await?;
+    for (change, said) in [
+        (json!({"spec": {"source": {"http": "http://example.org/other"}}}), "source is immutable"),
+        (json!({"spec": {"storageClassName": "other"}}), "storageClassName is immutable"),
+        (json!({"spec": {"storageClassName": null}}), "storageClassName is immutable"),
+        (json!({"spec": {"pvc": {"volumeMode": "Filesystem"}}}), "pvc is immutable"),
+    ] {
+        let patch = Patch::Merge(&change);
+        match api.patch("ubuntu18.04", &PatchParams::default(), &patch).await {
+            Err(kube::Error::Api(status)) => {
+                assert!(status.message.contains(said), "{change}: {}", status.message);
+            }
+            other => panic!("{change}: {other:?}"),
+        }
+    }
+    scope.close().await
+}

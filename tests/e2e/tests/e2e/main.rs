@@ -1,0 +1,8 @@
+//! End to end, on the cluster that `KUBECONFIG` names, with the system
+//! installed from `manifests/base`.
+
+mod api;
+mod arrival;
+mod deletion;
+mod interruption;
+mod refusal;
