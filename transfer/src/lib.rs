@@ -1,1 +1,63 @@
-//! Placeholder.
+//! The import engine: from a source, through the format, onto a volume.
+//!
+//! [`probe`] learns what a source is from its first bytes; [`import`] brings
+//! it onto a block device or into a disk file. The node agent and the command
+//! line share this crate; `hypercloud-disk` makes every decision about
+//! formats and plans, and this crate does the reading, writing and waiting.
+//!
+//! Invariants:
+//! - memory is bounded by [`Options::memory_budget`], whatever the image;
+//! - a [`Checkpoint`] is handed out only after the target was flushed, so it
+//!   never runs ahead of the data;
+//! - a disk file appears under its name only when it is complete;
+//! - no URL's user part or query is ever shown ([`TransferError::message`]);
+//! - when [`import`] returns, nothing of it is still running.
+//!
+//! It must not know Kubernetes, gRPC or where checkpoints are kept.
+
+mod checkpoint;
+mod error;
+mod observer;
+mod options;
+mod request;
+
+pub use checkpoint::Checkpoint;
+pub use error::{Side, SourceError, TargetError, TransferError};
+pub use hypercloud_disk::{ImageFormat, Refusal};
+pub use observer::{Observer, Progress};
+pub use options::{AddressPolicy, Options, SpacePolicy};
+pub use request::{
+    DiskFile, HttpSource, ImportRequest, Imported, SourceFacts, SourceSpec, TargetSpec,
+};
+pub use tokio_util::sync::CancellationToken;
+
+use std::sync::Arc;
+
+/// Learns what a source is, from its first bytes.
+///
+/// # Errors
+/// [`TransferError::Source`] when it cannot be read, [`TransferError::Refused`]
+/// when it is nothing that can be imported.
+pub async fn probe(source: &SourceSpec, options: &Options) -> Result<SourceFacts, TransferError> {
+    let _ = (source, options);
+    Err(TransferError::Cancelled)
+}
+
+/// Imports a source onto a target.
+///
+/// `observer` hears of facts, progress and checkpoints; `cancel` ends the
+/// import within a second. When this returns, the target is closed and
+/// nothing is still running.
+///
+/// # Errors
+/// See [`TransferError`]; [`TransferError::is_retryable`] tells whether
+/// another try, with the last checkpoint, may succeed.
+pub async fn import(
+    request: ImportRequest,
+    options: &Options,
+    observer: Arc<dyn Observer>,
+    cancel: CancellationToken,
+) -> Result<Imported, TransferError> {
+    let _ = (request, options, observer, cancel);
+    Err(TransferError::Cancelled)
+}

@@ -1,0 +1,213 @@
+//! Why an image is not taken.
+//!
+//! One variant per reason, so that a status, an exit code or a test can tell
+//! them apart. A refusal is final for these bytes: fetching them again gives
+//! the same answer. Messages name the way out where there is one.
+
+use crate::detect::Foreign;
+
+/// The largest virtual disk that is accepted: 64 TiB, ext4's and most
+/// providers' limit for one volume. Anything above is a damaged header.
+pub const MAX_VIRTUAL_SIZE: u64 = 64 << 40;
+
+/// A reason not to take an image.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The source has no bytes.
+    #[error("the source is empty")]
+    Empty,
+    /// The source is in another format, which this version does not read.
+    #[error("the source is {0}, which is not supported: {hint}", hint = .0.hint())]
+    ForeignFormat(Foreign),
+    /// The source is text for a browser, most often a login or error page.
+    #[error(
+        "the source is a web page, not a disk image: check that the address is the file's own and needs no login"
+    )]
+    WebPage,
+    /// The source ends before its own metadata says it may.
+    #[error(
+        "the image is cut short: it needs {needed} bytes and has {available}; fetch or upload it again"
+    )]
+    Truncated {
+        /// The end of the bytes the metadata refers to.
+        needed: u64,
+        /// The length of the source.
+        available: u64,
+    },
+    /// A disk with these first bytes would be taken for another format by
+    /// whoever opens it without naming the format.
+    #[error(
+        "the disk's own first bytes look like {0}: a virtual machine would misread it, so it is not produced"
+    )]
+    Masquerade(Foreign),
+    /// The header's version is neither 2 nor 3.
+    #[error("qcow2 version {0} is not supported: convert it with qemu-img convert -O qcow2 IN OUT")]
+    UnsupportedVersion(u32),
+    /// The image refers to a backing file.
+    #[error(
+        "the image needs a backing file, which is never followed: flatten it with qemu-img convert -O qcow2 IN OUT"
+    )]
+    BackingFile,
+    /// The image keeps its clusters in another file.
+    #[error(
+        "the image keeps its data in an external file, which is never followed: flatten it with qemu-img convert -O qcow2 IN OUT"
+    )]
+    ExternalDataFile,
+    /// The image is encrypted.
+    #[error("the image is encrypted: decrypt it with qemu-img convert first")]
+    Encrypted,
+    /// Incompatible feature bits that this version does not know.
+    #[error(
+        "the image uses unknown incompatible features (bits {0:#x}): convert it with qemu-img convert -O qcow2 IN OUT"
+    )]
+    UnknownFeatures(u64),
+    /// The image is marked corrupt.
+    #[error("the image is marked corrupt: repair it with qemu-img check -r all IMAGE")]
+    Corrupt,
+    /// A header field has a value the specification forbids.
+    #[error("the image's header is invalid: {field} is {value}")]
+    InvalidHeader {
+        /// The field's name in the specification.
+        field: &'static str,
+        /// The value found.
+        value: u64,
+    },
+    /// `cluster_bits` outside 9..=21.
+    #[error("the image's cluster_bits is {0}, outside 9 to 21")]
+    ClusterBits(u32),
+    /// A compression type that this version does not know.
+    #[error(
+        "the image's compression type {0} is unknown: convert it with qemu-img convert -O qcow2 IN OUT"
+    )]
+    UnknownCompression(u8),
+    /// The virtual size is not a multiple of 512.
+    #[error(
+        "the image's virtual size {0} is not a multiple of 512: resize it with qemu-img resize"
+    )]
+    UnalignedVirtualSize(u64),
+    /// The virtual size is zero.
+    #[error("the image's virtual size is zero")]
+    ZeroVirtualSize,
+    /// The virtual size is above [`MAX_VIRTUAL_SIZE`].
+    #[error("the image's virtual size {0} is above the limit of {MAX_VIRTUAL_SIZE} bytes")]
+    AbsurdVirtualSize(u64),
+    /// A table is larger than any image needs.
+    #[error("the image's {table} table of {entries} entries is larger than is accepted")]
+    OversizedTable {
+        /// Which table.
+        table: &'static str,
+        /// How many entries the header asks for.
+        entries: u64,
+    },
+    /// The L1 table cannot cover the virtual size.
+    #[error("the image's L1 table has {entries} entries where its virtual size needs {needed}")]
+    ShortL1Table {
+        /// The header's `l1_size`.
+        entries: u64,
+        /// What the virtual size needs.
+        needed: u64,
+    },
+    /// A table's place is not aligned to a cluster.
+    #[error("the image's {table} table at offset {offset:#x} is not aligned to a cluster")]
+    UnalignedTable {
+        /// Which table.
+        table: &'static str,
+        /// Where it is said to be.
+        offset: u64,
+    },
+    /// A table lies beyond the end of the source.
+    #[error("the image's {table} table at offset {offset:#x} lies beyond the end of the file")]
+    TableBeyondEnd {
+        /// Which table.
+        table: &'static str,
+        /// Where it is said to be.
+        offset: u64,
+    },
+    /// A table overlaps the header or another table.
+    #[error("the image's {table} table at offset {offset:#x} overlaps other metadata")]
+    OverlappingTable {
+        /// Which table.
+        table: &'static str,
+        /// Where it is said to be.
+        offset: u64,
+    },
+    /// A table entry has bits set that must be zero.
+    #[error("the image's {table} table has an entry with reserved bits set: {entry:#018x}")]
+    ReservedBits {
+        /// Which table.
+        table: &'static str,
+        /// The entry.
+        entry: u64,
+    },
+    /// A data cluster's place is not aligned to a cluster, or absent where
+    /// the entry says that there is one.
+    #[error("the image has a data cluster at the impossible offset {offset:#x}")]
+    MisplacedCluster {
+        /// Where it is said to be.
+        offset: u64,
+    },
+    /// A cluster lies beyond the end of the source.
+    #[error(
+        "the image has a cluster at offset {offset:#x}, beyond the end of the file: it is cut short or damaged"
+    )]
+    ClusterBeyondEnd {
+        /// Where it is said to be.
+        offset: u64,
+    },
+    /// A compressed cluster does not decode.
+    #[error("the compressed cluster at offset {offset:#x} does not decode")]
+    UndecodableCluster {
+        /// Where it is in the source.
+        offset: u64,
+    },
+    /// A compressed cluster decodes to less than a cluster.
+    #[error("the compressed cluster at offset {offset:#x} decodes to less than a cluster")]
+    ShortCluster {
+        /// Where it is in the source.
+        offset: u64,
+    },
+    /// A compressed cluster decodes to more than a cluster.
+    #[error("the compressed cluster at offset {offset:#x} decodes to more than a cluster")]
+    LongCluster {
+        /// Where it is in the source.
+        offset: u64,
+    },
+}
+
+impl Refusal {
+    /// A stable CamelCase name for conditions, Events and scripts.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Empty => "EmptySource",
+            Self::ForeignFormat(_) => "UnsupportedFormat",
+            Self::WebPage => "WebPage",
+            Self::Truncated { .. } => "TruncatedImage",
+            Self::Masquerade(_) => "MasqueradingDisk",
+            Self::UnsupportedVersion(_) => "UnsupportedVersion",
+            Self::BackingFile => "BackingFile",
+            Self::ExternalDataFile => "ExternalDataFile",
+            Self::Encrypted => "EncryptedImage",
+            Self::UnknownFeatures(_) => "UnknownFeatures",
+            Self::Corrupt => "CorruptImage",
+            Self::InvalidHeader { .. } => "InvalidHeader",
+            Self::ClusterBits(_) => "InvalidClusterSize",
+            Self::UnknownCompression(_) => "UnknownCompression",
+            Self::UnalignedVirtualSize(_) => "UnalignedVirtualSize",
+            Self::ZeroVirtualSize => "ZeroVirtualSize",
+            Self::AbsurdVirtualSize(_) => "AbsurdVirtualSize",
+            Self::OversizedTable { .. } => "OversizedTable",
+            Self::ShortL1Table { .. } => "ShortL1Table",
+            Self::UnalignedTable { .. } => "UnalignedTable",
+            Self::TableBeyondEnd { .. } => "TableBeyondEnd",
+            Self::OverlappingTable { .. } => "OverlappingTable",
+            Self::ReservedBits { .. } => "ReservedBits",
+            Self::MisplacedCluster { .. } => "MisplacedCluster",
+            Self::ClusterBeyondEnd { .. } => "ClusterBeyondEnd",
+            Self::UndecodableCluster { .. } => "UndecodableCluster",
+            Self::ShortCluster { .. } => "ShortCluster",
+            Self::LongCluster { .. } => "LongCluster",
+        }
+    }
+}

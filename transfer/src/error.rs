@@ -1,0 +1,399 @@
+//! Why a transfer did not happen.
+//!
+//! One enum per stage; [`TransferError`] joins them. Each error has a stable
+//! reason, says whether another try may succeed, and whose doing it is.
+//! Displays never hold a URL's user part or query.
+
+use std::error::Error as _;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use hypercloud_disk::Refusal;
+
+/// Whose doing a failure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The source could not be read.
+    Source,
+    /// The source was read and will not be imported as it is.
+    Refused,
+    /// The target could not be written.
+    Target,
+    /// The caller asked to stop.
+    Cancelled,
+}
+
+/// Why a transfer ended without a disk.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The source could not be read.
+    #[error("reading the source failed")]
+    Source(#[from] SourceError),
+    /// The image is not taken.
+    #[error("the image is refused")]
+    Refused(#[from] Refusal),
+    /// The target could not be written.
+    #[error("writing the target failed")]
+    Target(#[from] TargetError),
+    /// The observer could not keep a checkpoint.
+    #[error("keeping the checkpoint failed")]
+    Journal(#[source] std::io::Error),
+    /// The caller asked to stop.
+    #[error("cancelled")]
+    Cancelled,
+    /// A worker thread died: a defect of the engine.
+    #[error("a worker of the transfer died unexpectedly")]
+    Worker,
+}
+
+/// Why a source could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// 404, 410, or no such file.
+    #[error("{0} does not exist")]
+    NotFound(String),
+    /// 401.
+    #[error("{0} asks for credentials, or does not accept the ones given")]
+    Unauthorized(String),
+    /// 403, or no permission to read a file.
+    #[error("access to {0} is forbidden")]
+    Forbidden(String),
+    /// 429.
+    #[error("the server of {0} asks for fewer requests")]
+    TooManyRequests(String),
+    /// 5xx.
+    #[error("the server of {location} answered with status {status}")]
+    ServerError {
+        /// The address.
+        location: String,
+        /// The status.
+        status: u16,
+    },
+    /// Any other status that is no success.
+    #[error("the server of {location} answered with the unexpected status {status}")]
+    UnexpectedStatus {
+        /// The address.
+        location: String,
+        /// The status.
+        status: u16,
+    },
+    /// The host's name has no address.
+    #[error("the name of {location} could not be resolved")]
+    NameNotResolved {
+        /// The address.
+        location: String,
+        /// The resolver's words.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// No connection came about.
+    #[error("connecting to {location} failed")]
+    ConnectFailed {
+        /// The address.
+        location: String,
+        /// The client's words.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The server's certificate is not accepted.
+    #[error("the certificate of {location} is not accepted")]
+    CertificateInvalid {
+        /// The address.
+        location: String,
+        /// The client's words.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The connection broke, or the body ended early.
+    #[error("the connection to {location} was interrupted")]
+    Interrupted {
+        /// The address.
+        location: String,
+        /// The client's words.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The answer was shorter or longer than the server itself said.
+    #[error("{location} gave {received} bytes where {expected} were announced")]
+    WrongLength {
+        /// The address.
+        location: String,
+        /// Bytes announced.
+        expected: u64,
+        /// Bytes received.
+        received: u64,
+    },
+    /// No byte came for the length of the stall timeout.
+    #[error("{0} sent nothing for too long")]
+    Stalled(String),
+    /// The content is not what it was when the import began.
+    #[error("{0} changed while it was read")]
+    SourceChanged(String),
+    /// The answer to a range is not that range.
+    #[error("the server of {0} answered with another range than was asked for")]
+    WrongRange(String),
+    /// The configured policy refuses the address.
+    #[error("{location} leads to {address}, an address that imports may not use")]
+    AddressRefused {
+        /// The address asked for.
+        location: String,
+        /// Where it leads.
+        address: IpAddr,
+    },
+    /// Neither http nor https.
+    #[error("{0} is neither an http nor an https address")]
+    UnsupportedScheme(String),
+    /// More than ten redirects, or a loop.
+    #[error("{0} redirects too often")]
+    TooManyRedirects(String),
+    /// A redirect without a usable target.
+    #[error("{0} redirects to no usable address")]
+    InvalidRedirect(String),
+    /// The server does not say how long the source is.
+    #[error("the server of {0} does not say how long the image is: it must send Content-Length")]
+    LengthUnknown(String),
+    /// The format needs ranges, and the server has none.
+    #[error(
+        "the server of {0} cannot send parts of a file (HTTP ranges), which the layout of this image needs: serve it from one that can, or rewrite it with qemu-img convert"
+    )]
+    RangesRequired(String),
+    /// The body is encoded in transit.
+    #[error(
+        "the server of {location} sends the image with the content encoding {encoding}: switch it off"
+    )]
+    ContentEncoded {
+        /// The address.
+        location: String,
+        /// The encoding.
+        encoding: String,
+    },
+    /// The request could not be made.
+    #[error("requesting {location} failed")]
+    Request {
+        /// The address.
+        location: String,
+        /// The client's words.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The HTTP client could not be set up.
+    #[error("setting up the HTTP client failed")]
+    Client(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The path is neither a regular file nor a block device.
+    #[error("{0} is neither a regular file nor a block device")]
+    NotAFile(String),
+    /// A local file could not be read.
+    #[error("reading {location} failed")]
+    Read {
+        /// The path.
+        location: String,
+        /// The system's words.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Why a target could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// The disk does not fit.
+    #[error("the target has room for {available} bytes, the disk has {needed}")]
+    TooSmall {
+        /// The disk's size.
+        needed: u64,
+        /// The target's size, or its file system's room.
+        available: u64,
+    },
+    /// The file system filled up.
+    #[error("the file system of {0} is full")]
+    Full(PathBuf),
+    /// The device is mounted or otherwise held.
+    #[error("{0} is in use")]
+    Busy(PathBuf),
+    /// Not the kind of thing that was named.
+    #[error("{path} is not {expected}")]
+    WrongKind {
+        /// The path.
+        path: PathBuf,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A file name that is more than a name.
+    #[error("{0:?} is not a plain file name")]
+    InvalidName(String),
+    /// The directory's content leads elsewhere: a link or a mount point.
+    #[error("{0} is a link or a mount point, which is not followed")]
+    Unsafe(PathBuf),
+    /// Opening failed.
+    #[error("opening {path} failed")]
+    Open {
+        /// The path.
+        path: PathBuf,
+        /// The system's words.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Writing failed.
+    #[error("writing {path} at offset {offset} failed")]
+    Write {
+        /// The path.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// The system's words.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Flushing failed: what was written before is not known to be safe.
+    #[error("flushing {path} failed")]
+    Flush {
+        /// The path.
+        path: PathBuf,
+        /// The system's words.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The finished file could not be given its owner, mode or name.
+    #[error("completing {path} failed")]
+    Complete {
+        /// The path.
+        path: PathBuf,
+        /// The system's words.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl TransferError {
+    /// A stable CamelCase name for conditions, Events and scripts.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Source(error) => error.reason(),
+            Self::Refused(refusal) => refusal.reason(),
+            Self::Target(error) => error.reason(),
+            Self::Journal(_) => "JournalFailed",
+            Self::Cancelled => "Cancelled",
+            Self::Worker => "InternalError",
+        }
+    }
+
+    /// Whether another try may succeed without anybody changing anything.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Source(error) => error.is_retryable(),
+            Self::Refused(_) | Self::Cancelled => false,
+            Self::Target(error) => error.is_retryable(),
+            Self::Journal(_) | Self::Worker => true,
+        }
+    }
+
+    /// Whose doing it is.
+    #[must_use]
+    pub fn side(&self) -> Side {
+        match self {
+            Self::Source(SourceError::AddressRefused { .. }) | Self::Refused(_) => Side::Refused,
+            Self::Source(_) => Side::Source,
+            Self::Target(_) | Self::Journal(_) | Self::Worker => Side::Target,
+            Self::Cancelled => Side::Cancelled,
+        }
+    }
+
+    /// The whole chain in one sentence for people.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let mut message = self.to_string();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            let words = error.to_string();
+            // Some layers below repeat what is beneath them.
+            if !message.ends_with(&words) {
+                message.push_str(": ");
+                message.push_str(&words);
+            }
+            cause = error.source();
+        }
+        message
+    }
+}
+
+impl SourceError {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "NotFound",
+            Self::Unauthorized(_) => "Unauthorized",
+            Self::Forbidden(_) => "Forbidden",
+            Self::TooManyRequests(_) => "TooManyRequests",
+            Self::ServerError { .. } => "ServerError",
+            Self::UnexpectedStatus { .. } => "UnexpectedStatus",
+            Self::NameNotResolved { .. } => "NameNotResolved",
+            Self::ConnectFailed { .. } => "ConnectFailed",
+            Self::CertificateInvalid { .. } => "CertificateInvalid",
+            Self::Interrupted { .. } | Self::WrongLength { .. } => "Interrupted",
+            Self::Stalled(_) => "Stalled",
+            Self::SourceChanged(_) => "SourceChanged",
+            Self::WrongRange(_) => "WrongRange",
+            Self::AddressRefused { .. } => "AddressRefused",
+            Self::UnsupportedScheme(_) => "UnsupportedScheme",
+            Self::TooManyRedirects(_) => "TooManyRedirects",
+            Self::InvalidRedirect(_) => "InvalidRedirect",
+            Self::LengthUnknown(_) => "LengthUnknown",
+            Self::RangesRequired(_) => "RangesRequired",
+            Self::ContentEncoded { .. } => "ContentEncoded",
+            Self::Request { .. } => "RequestFailed",
+            Self::Client(_) => "ClientSetup",
+            Self::NotAFile(_) => "NotAFile",
+            Self::Read { .. } => "ReadFailed",
+        }
+    }
+
+    pub(crate) fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Self::TooManyRequests(_)
+                | Self::ServerError { .. }
+                | Self::NameNotResolved { .. }
+                | Self::ConnectFailed { .. }
+                | Self::Interrupted { .. }
+                | Self::WrongLength { .. }
+                | Self::Stalled(_)
+                | Self::SourceChanged(_)
+                | Self::WrongRange(_)
+                | Self::Request { .. }
+                | Self::Read { .. }
+        )
+    }
+}
+
+impl TargetError {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::TooSmall { .. } => "TargetTooSmall",
+            Self::Full(_) => "TargetFull",
+            Self::Busy(_) => "TargetBusy",
+            Self::WrongKind { .. } => "WrongTargetKind",
+            Self::InvalidName(_) => "InvalidTargetName",
+            Self::Unsafe(_) => "UnsafeTarget",
+            Self::Open { .. } => "TargetOpenFailed",
+            Self::Write { .. } => "WriteFailed",
+            Self::Flush { .. } => "FlushFailed",
+            Self::Complete { .. } => "CompletionFailed",
+        }
+    }
+
+    fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Self::Full(_)
+                | Self::Busy(_)
+                | Self::Open { .. }
+                | Self::Write { .. }
+                | Self::Flush { .. }
+                | Self::Complete { .. }
+        )
+    }
+}

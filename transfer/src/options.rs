@@ -1,0 +1,78 @@
+//! How an import is carried out.
+
+use std::time::Duration;
+
+/// Which addresses a source may have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AddressPolicy {
+    /// Public and private networks. Loopback, link-local, unspecified,
+    /// multicast and cloud metadata addresses are refused, judged after name
+    /// resolution, at every redirect, on the very address connected to.
+    #[default]
+    PublicAndPrivate,
+    /// Every address.
+    Any,
+}
+
+/// How much room a disk file's file system must have before the first byte.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SpacePolicy {
+    /// Room for the whole disk: what a virtual machine needs later.
+    #[default]
+    WholeDisk,
+    /// None: the file is sparse, and a full file system is met when it is
+    /// met.
+    Sparse,
+}
+
+/// How an import is carried out. The defaults suit the node agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of image data held in memory at once, at most.
+    pub memory_budget: usize,
+    /// Ranges requested from the source at once.
+    pub connections: usize,
+    /// Threads that decode and write; `None` means one per core.
+    pub workers: Option<usize>,
+    /// Which addresses a source may have.
+    pub address_policy: AddressPolicy,
+    /// How long a connection may take to be made.
+    pub connect_timeout: Duration,
+    /// How long a source may stay silent before the connection is given up.
+    pub stall_timeout: Duration,
+    /// How often one range is tried again without progress in between.
+    pub retries: u32,
+    /// The first pause between tries; it doubles, with jitter.
+    pub backoff_initial: Duration,
+    /// The longest pause between tries, a server's own wish included.
+    pub backoff_limit: Duration,
+    /// Bytes written between two checkpoints.
+    pub checkpoint_interval: u64,
+    /// The shortest time between two progress reports.
+    pub progress_interval: Duration,
+    /// How much room a disk file needs up front.
+    pub space_policy: SpacePolicy,
+    /// Whether an unfinished disk file is kept, to be resumed, when an import
+    /// ends in an error that is not final.
+    pub keep_partial: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            memory_budget: 96 << 20,
+            connections: 6,
+            workers: None,
+            address_policy: AddressPolicy::default(),
+            connect_timeout: Duration::from_secs(10),
+            stall_timeout: Duration::from_secs(30),
+            retries: 8,
+            backoff_initial: Duration::from_millis(200),
+            backoff_limit: Duration::from_secs(20),
+            checkpoint_interval: 64 << 20,
+            progress_interval: Duration::from_millis(500),
+            space_policy: SpacePolicy::default(),
+            keep_partial: true,
+        }
+    }
+}
