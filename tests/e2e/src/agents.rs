@@ -16,7 +16,11 @@ pub async fn jobs(cluster: &Cluster) -> anyhow::Result<Vec<(String, Job)>> {
     let mut all = Vec::new();
     for pod in system::pods(cluster, "node-agent").await? {
         let mut client = connect(cluster, &pod).await?;
-        let jobs = client.list_jobs(ListJobsRequest {}).await?.into_inner().jobs;
+        let jobs = client
+            .list_jobs(ListJobsRequest {})
+            .await?
+            .into_inner()
+            .jobs;
         all.extend(jobs.into_iter().map(|job| (pod.name_any(), job)));
     }
     Ok(all)
@@ -38,11 +42,20 @@ pub async fn peak_memory(cluster: &Cluster, pod: &Pod) -> anyhow::Result<u64> {
 }
 
 async fn connect(cluster: &Cluster, pod: &Pod) -> anyhow::Result<NodeAgentClient<Channel>> {
-    let ip = pod.status.as_ref().and_then(|s| s.pod_ip.clone()).context("the pod has no IP")?;
+    let ip = pod
+        .status
+        .as_ref()
+        .and_then(|s| s.pod_ip.clone())
+        .context("the pod has no IP")?;
     let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
     let secret = secrets.get("coordinator-tls").await?;
     let bytes = secret.data.unwrap_or_default();
-    let part = |key: &str| bytes.get(key).map(|b| b.0.clone()).with_context(|| key.to_owned());
+    let part = |key: &str| {
+        bytes
+            .get(key)
+            .map(|b| b.0.clone())
+            .with_context(|| key.to_owned())
+    };
     let tls = ClientTlsConfig::new()
         .ca_certificate(Certificate::from_pem(part("ca.crt")?))
         .identity(Identity::from_pem(part("tls.crt")?, part("tls.key")?))

@@ -31,7 +31,9 @@ impl Cluster {
     pub async fn connect() -> anyhow::Result<Self> {
         std::env::var("KUBECONFIG")
             .context("KUBECONFIG names no cluster; `make test` brings one up and sets it")?;
-        Ok(Self { client: Client::try_default().await? })
+        Ok(Self {
+            client: Client::try_default().await?,
+        })
     }
 
     /// Makes a namespace whose name starts with `test`.
@@ -47,13 +49,18 @@ impl Cluster {
                 }}))?,
             )
             .await?;
-        Ok(Scope { cluster: self.clone(), namespace: made.name_any() })
+        Ok(Scope {
+            cluster: self.clone(),
+            namespace: made.name_any(),
+        })
     }
 
     /// An address of this machine that the cluster's pods reach: the one
     /// from which this machine speaks to the first node.
     pub async fn address_for_pods(&self) -> anyhow::Result<IpAddr> {
-        let nodes = Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?;
+        let nodes = Api::<Node>::all(self.client.clone())
+            .list(&ListParams::default())
+            .await?;
         let node = nodes
             .items
             .iter()
@@ -82,7 +89,9 @@ impl Scope {
     /// Deletes the namespace; it goes in the background.
     pub async fn close(self) -> anyhow::Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.cluster.client.clone());
-        namespaces.delete(&self.namespace, &DeleteParams::background()).await?;
+        namespaces
+            .delete(&self.namespace, &DeleteParams::background())
+            .await?;
         Ok(())
     }
 }

@@ -63,7 +63,12 @@ impl Recipe {
         qemu_img(&["convert", "-f", format, "-O", "raw"], &[&image, &oracle])?;
         let sha256 = file_sha256(&oracle)?;
         std::fs::remove_file(&oracle)?;
-        Ok(Disk { image, virtual_size: self.virtual_size, sha256, _folder: folder })
+        Ok(Disk {
+            image,
+            virtual_size: self.virtual_size,
+            sha256,
+            _folder: folder,
+        })
     }
 
     /// Writes runs of 4 MiB, each half noise and half text, evenly spread.
@@ -96,7 +101,10 @@ pub fn qemu_img(arguments: &[&str], paths: &[&Path]) -> anyhow::Result<()> {
         .output()
         .context("qemu-img is needed: install qemu-utils")?;
     if !output.status.success() {
-        bail!("qemu-img {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "qemu-img {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
     Ok(())
 }
@@ -106,5 +114,9 @@ pub fn file_sha256(path: &Path) -> anyhow::Result<String> {
     let mut digest = Sha256::new();
     let mut file = BufReader::with_capacity(MIB as usize, File::open(path)?);
     std::io::copy(&mut file, &mut digest)?;
-    Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(digest
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
 }

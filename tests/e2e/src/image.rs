@@ -34,7 +34,10 @@ pub async fn create(
             "pvc": {"volumeMode": mode}
         }
     }))?;
-    Ok(scope.api::<VirtualMachineImage>().create(&PostParams::default(), &image).await?)
+    Ok(scope
+        .api::<VirtualMachineImage>()
+        .create(&PostParams::default(), &image)
+        .await?)
 }
 
 /// The image's phase, and reason and message of its `Ready` condition.
@@ -42,8 +45,9 @@ pub async fn phase(scope: &Scope, name: &str) -> anyhow::Result<(ImagePhase, Str
     let image = scope.api::<VirtualMachineImage>().get(name).await?;
     let status = image.status.unwrap_or_default();
     let ready = hypercloud_api::conditions::find(&status.conditions, "Ready");
-    let (reason, message) =
-        ready.map(|c| (c.reason.clone(), c.message.clone())).unwrap_or_default();
+    let (reason, message) = ready
+        .map(|c| (c.reason.clone(), c.message.clone()))
+        .unwrap_or_default();
     Ok((status.phase.unwrap_or_default(), reason, message))
 }
 
@@ -81,12 +85,17 @@ pub async fn importing(scope: &Scope, name: &str) -> anyhow::Result<VirtualMachi
     until("the image is Importing", IMPORT, || async {
         let image = scope.api::<VirtualMachineImage>().get(name).await?;
         let status = image.status.clone().unwrap_or_default();
-        let transferred = status.transfer.as_ref().is_some_and(|t| t.bytes_received > 0);
-        Ok(if status.phase == Some(ImagePhase::Importing) && transferred {
-            Seen::Done(image)
-        } else {
-            Seen::NotYet(format!("{status:?}"))
-        })
+        let transferred = status
+            .transfer
+            .as_ref()
+            .is_some_and(|t| t.bytes_received > 0);
+        Ok(
+            if status.phase == Some(ImagePhase::Importing) && transferred {
+                Seen::Done(image)
+            } else {
+                Seen::NotYet(format!("{status:?}"))
+            },
+        )
     })
     .await
 }
@@ -115,7 +124,10 @@ pub async fn leftovers(scope: &Scope) -> anyhow::Result<Vec<String>> {
     }
     let volumes: Api<PersistentVolume> = Api::all(scope.cluster.client.clone());
     for volume in volumes.list(&all).await? {
-        let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+        let claim = volume
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.claim_ref.as_ref());
         if claim.and_then(|c| c.namespace.as_deref()) == Some(&scope.namespace) {
             left.push(format!("volume {}", volume.name_any()));
         }
@@ -127,5 +139,8 @@ pub async fn leftovers(scope: &Scope) -> anyhow::Result<Vec<String>> {
 pub async fn volume_name(scope: &Scope, name: &str) -> anyhow::Result<String> {
     let claim = hypercloud_api::names::image_claim(name);
     let claim = scope.api::<PersistentVolumeClaim>().get(&claim).await?;
-    claim.spec.and_then(|spec| spec.volume_name).context("the claim is not bound")
+    claim
+        .spec
+        .and_then(|spec| spec.volume_name)
+        .context("the claim is not bound")
 }

@@ -32,13 +32,20 @@ pub async fn file_sha256(scope: &Scope, claim: &str) -> anyhow::Result<(String, 
 }
 
 fn first_word(text: &str) -> anyhow::Result<String> {
-    text.split_whitespace().next().map(str::to_owned).context("the pod printed nothing")
+    text.split_whitespace()
+        .next()
+        .map(str::to_owned)
+        .context("the pod printed nothing")
 }
 
 /// Runs a shell script in a pod that mounts `claim`; what it printed.
 pub async fn run(scope: &Scope, claim: &str, mode: &str, script: &str) -> anyhow::Result<String> {
     let block = mode == "Block";
-    let key = if block { "volumeDevices" } else { "volumeMounts" };
+    let key = if block {
+        "volumeDevices"
+    } else {
+        "volumeMounts"
+    };
     let place = if block {
         json!([{"name": "volume", "devicePath": "/dev/volume"}])
     } else {
@@ -82,7 +89,8 @@ pub async fn run(scope: &Scope, claim: &str, mode: &str, script: &str) -> anyhow
     })
     .await?;
     let logs = api.logs(&name, &LogParams::default()).await?;
-    api.delete(&name, &DeleteParams::default().grace_period(0)).await?;
+    api.delete(&name, &DeleteParams::default().grace_period(0))
+        .await?;
     until("the reader is gone", LIMIT, || async {
         let found = api.get_opt(&name).await?;
         Ok(crate::wait::when(found.is_none(), "still there"))

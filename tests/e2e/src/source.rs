@@ -35,8 +35,15 @@ struct Entry {
 }
 
 enum Content {
-    File { file: File, size: u64 },
-    Answer { status: StatusCode, content_type: &'static str, body: &'static str },
+    File {
+        file: File,
+        size: u64,
+    },
+    Answer {
+        status: StatusCode,
+        content_type: &'static str,
+        body: &'static str,
+    },
 }
 
 /// One address of the server.
@@ -73,7 +80,11 @@ impl Server {
                 eprintln!("the test's web server ended: {error}");
             }
         });
-        Ok(Self { address, entries, task })
+        Ok(Self {
+            address,
+            entries,
+            task,
+        })
     }
 
     /// Serves the file at `path` as `name`.
@@ -91,7 +102,14 @@ impl Server {
         content_type: &'static str,
         body: &'static str,
     ) -> anyhow::Result<Address> {
-        self.add(name, Content::Answer { status, content_type, body })
+        self.add(
+            name,
+            Content::Answer {
+                status,
+                content_type,
+                body,
+            },
+        )
     }
 
     /// The URL of something that is not there.
@@ -101,10 +119,17 @@ impl Server {
 
     fn add(&self, name: &str, content: Content) -> anyhow::Result<Address> {
         let gate = watch::Sender::new(u64::MAX);
-        let entry = Arc::new(Entry { content, served: AtomicU64::new(0), gate });
+        let entry = Arc::new(Entry {
+            content,
+            served: AtomicU64::new(0),
+            gate,
+        });
         let mut entries = self.entries.lock().ok().context("a request died")?;
         entries.insert(name.to_owned(), Arc::clone(&entry));
-        Ok(Address { url: format!("http://{}/{name}", self.address), entry })
+        Ok(Address {
+            url: format!("http://{}/{name}", self.address),
+            entry,
+        })
     }
 }
 
@@ -121,12 +146,19 @@ async fn serve(
     Route(name): Route<String>,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let entry = entries.lock().ok().and_then(|entries| entries.get(&name).cloned());
+    let entry = entries
+        .lock()
+        .ok()
+        .and_then(|entries| entries.get(&name).cloned());
     let Some(entry) = entry else {
         return plain(StatusCode::NOT_FOUND, "text/plain", "no such image\n");
     };
     match &entry.content {
-        Content::Answer { status, content_type, body } => plain(*status, content_type, body),
+        Content::Answer {
+            status,
+            content_type,
+            body,
+        } => plain(*status, content_type, body),
         Content::File { size, .. } => {
             let size = *size;
             let range = headers.get(header::RANGE).and_then(|v| v.to_str().ok());
@@ -141,11 +173,14 @@ async fn serve(
                 .header(header::CONTENT_TYPE, "application/octet-stream")
                 .header(header::CONTENT_LENGTH, end - start);
             if partial {
-                response = response
-                    .status(StatusCode::PARTIAL_CONTENT)
-                    .header(header::CONTENT_RANGE, format!("bytes {start}-{}/{size}", end - 1));
+                response = response.status(StatusCode::PARTIAL_CONTENT).header(
+                    header::CONTENT_RANGE,
+                    format!("bytes {start}-{}/{size}", end - 1),
+                );
             }
-            response.body(Body::from_stream(pieces(entry, start, end))).unwrap_or_default()
+            response
+                .body(Body::from_stream(pieces(entry, start, end)))
+                .unwrap_or_default()
         }
     }
 }
@@ -162,7 +197,11 @@ fn plain(status: StatusCode, content_type: &str, body: &'static str) -> Response
 fn parse_range(text: &str, size: u64) -> Option<(u64, u64)> {
     let (start, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     let start: u64 = start.parse().ok()?;
-    let end = if last.is_empty() { size } else { last.parse::<u64>().ok()?.saturating_add(1) };
+    let end = if last.is_empty() {
+        size
+    } else {
+        last.parse::<u64>().ok()?.saturating_add(1)
+    };
     (start < size && start < end).then(|| (start, end.min(size)))
 }
 

@@ -27,7 +27,10 @@ pub fn shell_image() -> String {
 pub async fn pods(cluster: &Cluster, component: &str) -> anyhow::Result<Vec<Pod>> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
     let selector = format!("app.kubernetes.io/component={component}");
-    Ok(api.list(&ListParams::default().labels(&selector)).await?.items)
+    Ok(api
+        .list(&ListParams::default().labels(&selector))
+        .await?
+        .items)
 }
 
 /// Who leads.
@@ -43,17 +46,26 @@ pub async fn leader(cluster: &Cluster) -> anyhow::Result<String> {
 
 /// Waits until somebody other than `old` leads.
 pub async fn new_leader(cluster: &Cluster, old: &str) -> anyhow::Result<String> {
-    until("another coordinator leads", Duration::from_secs(90), || async {
-        let leader = leader(cluster).await?;
-        Ok(if leader == old { Seen::NotYet(leader) } else { Seen::Done(leader) })
-    })
+    until(
+        "another coordinator leads",
+        Duration::from_secs(90),
+        || async {
+            let leader = leader(cluster).await?;
+            Ok(if leader == old {
+                Seen::NotYet(leader)
+            } else {
+                Seen::Done(leader)
+            })
+        },
+    )
     .await
 }
 
 /// Kills a pod of the system without giving it time to say goodbye.
 pub async fn kill(cluster: &Cluster, pod: &str) -> anyhow::Result<()> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
-    api.delete(pod, &DeleteParams::default().grace_period(0)).await?;
+    api.delete(pod, &DeleteParams::default().grace_period(0))
+        .await?;
     Ok(())
 }
 
@@ -69,15 +81,25 @@ pub async fn agent_on(cluster: &Cluster, node: &str) -> anyhow::Result<Pod> {
 
 /// Whether a pod is Ready.
 pub fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+    let conditions = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
 /// Waits until every pod of a component is Ready, and at least one is there.
 pub async fn all_ready(cluster: &Cluster, component: &str) -> anyhow::Result<()> {
     until("the pods are Ready", Duration::from_secs(120), || async {
         let pods = pods(cluster, component).await?;
-        let waiting: Vec<_> = pods.iter().filter(|p| !is_ready(p)).map(|p| p.name_any()).collect();
+        let waiting: Vec<_> = pods
+            .iter()
+            .filter(|p| !is_ready(p))
+            .map(|p| p.name_any())
+            .collect();
         Ok(if waiting.is_empty() && !pods.is_empty() {
             Seen::Done(())
         } else {

@@ -40,5 +40,9 @@ where
 
 /// `Done` when `holds`, otherwise what stands there.
 pub fn when(holds: bool, seen: impl Debug) -> Seen<()> {
-    if holds { Seen::Done(()) } else { Seen::NotYet(format!("{seen:?}")) }
+    if holds {
+        Seen::Done(())
+    } else {
+        Seen::NotYet(format!("{seen:?}"))
+    }
 }

@@ -25,13 +25,13 @@ async fn scope(name: &str) -> anyhow::Result<Scope> {
 /// it, if anything.
 async fn refusal(scope: &Scope, spec: Value) -> anyhow::Result<Option<String>> {
     let resource = kube::core::ApiResource::erase::<VirtualMachineImage>(&());
-    let api: kube::Api<DynamicObject> = kube::Api::namespaced_with(
-        scope.cluster.client.clone(),
-        &scope.namespace,
-        &resource,
-    );
+    let api: kube::Api<DynamicObject> =
+        kube::Api::namespaced_with(scope.cluster.client.clone(), &scope.namespace, &resource);
     let object = DynamicObject::new("candidate", &resource).data(json!({"spec": spec}));
-    let parameters = PostParams { dry_run: true, ..PostParams::default() };
+    let parameters = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
     match api.create(&parameters, &object).await {
         Ok(_) => Ok(None),
         Err(kube::Error::Api(status)) => Ok(Some(status.message)),
@@ -45,7 +45,9 @@ async fn the_example_applies_as_written() -> anyhow::Result<()> {
     let image: Value = serde_yaml::from_str(EXAMPLE)?;
     let api = scope.api::<VirtualMachineImage>();
     let parameters = PatchParams::apply("e2e");
-    let applied = api.patch("ubuntu18.04", &parameters, &Patch::Apply(&image)).await?;
+    let applied = api
+        .patch("ubuntu18.04", &parameters, &Patch::Apply(&image))
+        .await?;
     assert_eq!(applied.spec.storage_class_name.as_deref(), Some("cephrbd"));
     scope.close().await
 }
@@ -58,15 +60,36 @@ async fn exactly_one_source_with_a_usable_address_is_accepted() -> anyhow::Resul
     for (spec, said) in [
         (json!({"source": {"http": http}}), None),
         (json!({"source": {"objectStore": store}}), None),
-        (json!({"source": {"http": "http://[2001:db8::1]:8080/disk"}}), None),
-        (json!({"source": {}}), Some("exactly one of http and objectStore")),
-        (json!({"source": {"http": http, "objectStore": store}}), Some("exactly one of")),
-        (json!({"source": {"http": "ftp://example.org/disk"}}), Some("absolute http:// or https://")),
-        (json!({"source": {"http": "disk.qcow2"}}), Some("absolute http:// or https://")),
-        (json!({"source": {"http": "http:///disk"}}), Some("absolute http:// or https://")),
+        (
+            json!({"source": {"http": "http://[2001:db8::1]:8080/disk"}}),
+            None,
+        ),
+        (
+            json!({"source": {}}),
+            Some("exactly one of http and objectStore"),
+        ),
+        (
+            json!({"source": {"http": http, "objectStore": store}}),
+            Some("exactly one of"),
+        ),
+        (
+            json!({"source": {"http": "ftp://example.org/disk"}}),
+            Some("absolute http:// or https://"),
+        ),
+        (
+            json!({"source": {"http": "disk.qcow2"}}),
+            Some("absolute http:// or https://"),
+        ),
+        (
+            json!({"source": {"http": "http:///disk"}}),
+            Some("absolute http:// or https://"),
+        ),
         (json!({"source": {"http": ""}}), Some("spec.source.http")),
         (json!({}), Some("spec.source: Required")),
-        (json!({"source": {"http": http}, "storageClassName": ""}), Some("spec.storageClassName")),
+        (
+            json!({"source": {"http": http}, "storageClassName": ""}),
+            Some("spec.storageClassName"),
+        ),
         (
             json!({"source": {"http": http}, "pvc": {"volumeMode": "Tape"}}),
             Some("spec.pvc.volumeMode"),
@@ -93,15 +116,34 @@ async fn the_source_cannot_be_changed() -> anyhow::Result<()> {
     let image: VirtualMachineImage = serde_yaml::from_str(EXAMPLE)?;
     api.create(&PostParams::default(), &image).await?;
     for (change, said) in [
-        (json!({"spec": {"source": {"http": "http://example.org/other"}}}), "source is immutable"),
-        (json!({"spec": {"storageClassName": "other"}}), "storageClassName is immutable"),
-        (json!({"spec": {"storageClassName": null}}), "storageClassName is immutable"),
-        (json!({"spec": {"pvc": {"volumeMode": "Filesystem"}}}), "pvc is immutable"),
+        (
+            json!({"spec": {"source": {"http": "http://example.org/other"}}}),
+            "source is immutable",
+        ),
+        (
+            json!({"spec": {"storageClassName": "other"}}),
+            "storageClassName is immutable",
+        ),
+        (
+            json!({"spec": {"storageClassName": null}}),
+            "storageClassName is immutable",
+        ),
+        (
+            json!({"spec": {"pvc": {"volumeMode": "Filesystem"}}}),
+            "pvc is immutable",
+        ),
     ] {
         let patch = Patch::Merge(&change);
-        match api.patch("ubuntu18.04", &PatchParams::default(), &patch).await {
+        match api
+            .patch("ubuntu18.04", &PatchParams::default(), &patch)
+            .await
+        {
             Err(kube::Error::Api(status)) => {
-                assert!(status.message.contains(said), "{change}: {}", status.message);
+                assert!(
+                    status.message.contains(said),
+                    "{change}: {}",
+                    status.message
+                );
             }
             other => panic!("{change}: {other:?}"),
         }

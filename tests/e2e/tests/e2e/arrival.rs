@@ -22,7 +22,12 @@ async fn scope(name: &str) -> anyhow::Result<(Scope, source::Server)> {
 
 fn small(convert: &'static [&'static str]) -> anyhow::Result<Disk> {
     // Not a multiple of the cluster, nor of a mebibyte.
-    Recipe { virtual_size: 256 * MIB + 512 * 33, data: 48 * MIB, convert }.make()
+    Recipe {
+        virtual_size: 256 * MIB + 512 * 33,
+        data: 48 * MIB,
+        convert,
+    }
+    .make()
 }
 
 #[tokio::test]
@@ -41,7 +46,10 @@ async fn a_block_volume_holds_every_kind_of_image() -> anyhow::Result<()> {
         image::ready(&scope, name, image::IMPORT).await?;
         let claim = hypercloud_api::names::image_claim(name);
         let sha256 = reader::block_sha256(&scope, &claim, disk.virtual_size).await?;
-        assert_eq!(sha256, disk.sha256, "{name}: the volume differs from qemu-img's raw disk");
+        assert_eq!(
+            sha256, disk.sha256,
+            "{name}: the volume differs from qemu-img's raw disk"
+        );
     }
     scope.close().await
 }
@@ -57,7 +65,11 @@ async fn a_filesystem_volume_holds_one_file_as_kubevirt_wants_it() -> anyhow::Re
     let claim = hypercloud_api::names::image_claim("ubuntu18.04");
     let (sha256, stat) = reader::file_sha256(&scope, &claim).await?;
     assert_eq!(sha256, disk.sha256);
-    assert_eq!(stat, format!("107:107 660 {}", disk.virtual_size), "owner, mode, size, no more");
+    assert_eq!(
+        stat,
+        format!("107:107 660 {}", disk.virtual_size),
+        "owner, mode, size, no more"
+    );
     scope.close().await
 }
 
@@ -78,30 +90,59 @@ async fn the_status_tells_the_story() -> anyhow::Result<()> {
     let found = status.source.unwrap_or_default();
     assert_eq!(found.format, "qcow2");
     assert_eq!(found.virtual_size, disk.virtual_size as i64);
-    assert_eq!(found.size, Some(std::fs::metadata(&disk.image)?.len() as i64));
+    assert_eq!(
+        found.size,
+        Some(std::fs::metadata(&disk.image)?.len() as i64)
+    );
     for condition in &status.conditions {
-        assert_eq!(condition.observed_generation, generation, "{}", condition.type_);
+        assert_eq!(
+            condition.observed_generation, generation,
+            "{}",
+            condition.type_
+        );
     }
     let transfer = status.transfer.unwrap_or_default();
-    assert!(transfer.bytes_received > 0 && transfer.completion_time.is_some(), "{transfer:?}");
+    assert!(
+        transfer.bytes_received > 0 && transfer.completion_time.is_some(),
+        "{transfer:?}"
+    );
 
     // Nothing of the work is left but the claim: no pod, no job.
     let pods = scope.api::<Pod>().list(&ListParams::default()).await?;
-    assert!(pods.items.is_empty(), "{:?}", pods.items.iter().map(|p| p.name_any()).collect::<Vec<_>>());
+    assert!(
+        pods.items.is_empty(),
+        "{:?}",
+        pods.items.iter().map(|p| p.name_any()).collect::<Vec<_>>()
+    );
     let uid = image.metadata.uid.unwrap_or_default();
     let jobs = agents::jobs(&scope.cluster).await?;
-    assert!(jobs.iter().all(|(_, job)| !job.id.starts_with(&uid)), "{jobs:?}");
+    assert!(
+        jobs.iter().all(|(_, job)| !job.id.starts_with(&uid)),
+        "{jobs:?}"
+    );
 
     // And a person sees it.
     let table = kubectl(&scope, &["get", "virtualmachineimage", "story"])?;
     let mut lines = table.lines();
-    let header: Vec<_> = lines.next().unwrap_or_default().split_whitespace().collect();
+    let header: Vec<_> = lines
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
     assert_eq!(header, ["NAME", "PHASE", "PROGRESS", "SIZE", "AGE"]);
-    let row: Vec<_> = lines.next().unwrap_or_default().split_whitespace().collect();
+    let row: Vec<_> = lines
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
     assert_eq!(row[..4], ["story", "Ready", "100%", "256Mi"]);
     let events = kubectl(&scope, &["get", "events", "-o", "custom-columns=R:.reason"])?;
     for reason in ["ImportStarted", "Imported"] {
-        assert_eq!(events.lines().filter(|r| *r == reason).count(), 1, "{reason} in {events}");
+        assert_eq!(
+            events.lines().filter(|r| *r == reason).count(),
+            1,
+            "{reason} in {events}"
+        );
     }
     scope.close().await
 }
@@ -110,16 +151,29 @@ async fn the_status_tells_the_story() -> anyhow::Result<()> {
 async fn two_gibibytes_of_data_fit_through_little_memory() -> anyhow::Result<()> {
     const MOST: u64 = 150 * MIB;
     let (scope, server) = scope("memory").await?;
-    let disk = Recipe { virtual_size: 6 * GIB, data: 2 * GIB, convert: disk::PLAIN }.make()?;
+    let disk = Recipe {
+        virtual_size: 6 * GIB,
+        data: 2 * GIB,
+        convert: disk::PLAIN,
+    }
+    .make()?;
     let address = server.file("large", &disk.image)?;
     image::create(&scope, "large", &address.url, "Block").await?;
     let image = image::importing(&scope, "large").await?;
-    let node = image.status.and_then(|s| s.transfer).map(|t| t.node_name).unwrap_or_default();
+    let node = image
+        .status
+        .and_then(|s| s.transfer)
+        .map(|t| t.node_name)
+        .unwrap_or_default();
     image::ready(&scope, "large", Duration::from_secs(600)).await?;
     let agent = system::agent_on(&scope.cluster, &node).await?;
     let peak = agents::peak_memory(&scope.cluster, &agent).await?;
     println!("peak resident memory of the agent: {} MiB", peak / MIB);
-    assert!(peak < MOST, "the agent's resident memory peaked at {} MiB", peak / MIB);
+    assert!(
+        peak < MOST,
+        "the agent's resident memory peaked at {} MiB",
+        peak / MIB
+    );
     let claim = hypercloud_api::names::image_claim("large");
     let sha256 = reader::block_sha256(&scope, &claim, disk.virtual_size).await?;
     assert_eq!(sha256, disk.sha256);
@@ -132,6 +186,10 @@ fn kubectl(scope: &Scope, arguments: &[&str]) -> anyhow::Result<String> {
         .args(["--namespace", &scope.namespace])
         .args(arguments)
         .output()?;
-    anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    anyhow::ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(String::from_utf8(output.stdout)?)
 }

@@ -12,19 +12,30 @@ const MIB: u64 = 1 << 20;
 /// and, where the volumes are this machine's, among its loop devices.
 async fn nothing_left(scope: &Scope, uid: &str, volume: &str) -> anyhow::Result<()> {
     let left = image::leftovers(scope).await?;
-    let left: Vec<_> = left.into_iter().filter(|l| !l.starts_with("volume")).collect();
+    let left: Vec<_> = left
+        .into_iter()
+        .filter(|l| !l.starts_with("volume"))
+        .collect();
     assert!(left.is_empty(), "{left:?}");
     let jobs = agents::jobs(&scope.cluster).await?;
-    assert!(jobs.iter().all(|(_, job)| !job.id.starts_with(uid)), "{jobs:?}");
+    assert!(
+        jobs.iter().all(|(_, job)| !job.id.starts_with(uid)),
+        "{jobs:?}"
+    );
     // The volume itself is the provisioner's to remove, in its own time.
     until("the volume is gone", image::DELETION, || async {
         let left = image::leftovers(scope).await?;
         Ok(when(left.is_empty(), left))
     })
     .await?;
-    let loops = std::process::Command::new("losetup").args(["--list", "--noheadings"]).output()?;
+    let loops = std::process::Command::new("losetup")
+        .args(["--list", "--noheadings"])
+        .output()?;
     let loops = String::from_utf8_lossy(&loops.stdout).into_owned();
-    assert!(!loops.contains(volume), "{volume} still has a loop device: {loops}");
+    assert!(
+        !loops.contains(volume),
+        "{volume} still has a loop device: {loops}"
+    );
     Ok(())
 }
 
@@ -33,9 +44,17 @@ async fn a_ready_image_goes_without_a_trace() -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
     let server = source::Server::start(cluster.address_for_pods().await?).await?;
     let scope = cluster.scope("gone").await?;
-    let disk = Recipe { virtual_size: 64 * MIB, data: 16 * MIB, convert: disk::ZLIB }.make()?;
+    let disk = Recipe {
+        virtual_size: 64 * MIB,
+        data: 16 * MIB,
+        convert: disk::ZLIB,
+    }
+    .make()?;
     let address = server.file("disk", &disk.image)?;
-    let uid = image::create(&scope, "gone", &address.url, "Block").await?.uid().unwrap_or_default();
+    let uid = image::create(&scope, "gone", &address.url, "Block")
+        .await?
+        .uid()
+        .unwrap_or_default();
     image::ready(&scope, "gone", image::IMPORT).await?;
     let volume = image::volume_name(&scope, "gone").await?;
     image::delete(&scope, "gone").await?;
@@ -49,7 +68,11 @@ async fn an_image_deleted_in_mid_import_goes_without_a_trace() -> anyhow::Result
     let server = source::Server::start(cluster.address_for_pods().await?).await?;
     let scope = cluster.scope("midway").await?;
     for mode in ["Block", "Filesystem"] {
-        let disk = Recipe { virtual_size: 512 * MIB, data: 128 * MIB, convert: disk::PLAIN };
+        let disk = Recipe {
+            virtual_size: 512 * MIB,
+            data: 128 * MIB,
+            convert: disk::PLAIN,
+        };
         let disk = disk.make()?;
         let address = server.file(mode, &disk.image)?;
         address.allow(48 * MIB);

@@ -25,17 +25,35 @@ async fn midway(name: &str, mode: &str) -> anyhow::Result<Midway> {
     system::all_ready(&cluster, "coordinator").await?;
     let server = source::Server::start(cluster.address_for_pods().await?).await?;
     let scope = cluster.scope(name).await?;
-    let disk = Recipe { virtual_size: 1024 * MIB, data: 400 * MIB, convert: disk::PLAIN }.make()?;
+    let disk = Recipe {
+        virtual_size: 1024 * MIB,
+        data: 400 * MIB,
+        convert: disk::PLAIN,
+    }
+    .make()?;
     let address = server.file("disk", &disk.image)?;
     address.allow(200 * MIB);
     image::create(&scope, "midway", &address.url, mode).await?;
     let image = image::importing(&scope, "midway").await?;
-    let node = image.status.and_then(|s| s.transfer).map(|t| t.node_name).unwrap_or_default();
+    let node = image
+        .status
+        .and_then(|s| s.transfer)
+        .map(|t| t.node_name)
+        .unwrap_or_default();
     e2e::wait::until("the gate holds the import", image::IMPORT, || async {
-        Ok(e2e::wait::when(address.served() >= 200 * MIB, address.served()))
+        Ok(e2e::wait::when(
+            address.served() >= 200 * MIB,
+            address.served(),
+        ))
     })
     .await?;
-    Ok(Midway { scope, disk, address, node, _server: server })
+    Ok(Midway {
+        scope,
+        disk,
+        address,
+        node,
+        _server: server,
+    })
 }
 
 /// Opens the gate; the volume must hold the disk.

@@ -4,5 +4,6 @@
 mod api;
 mod arrival;
 mod deletion;
+mod documents;
 mod interruption;
 mod refusal;

@@ -47,11 +47,19 @@ async fn a_web_page_is_no_disk() -> anyhow::Result<()> {
 #[tokio::test]
 async fn an_image_with_a_backing_file_is_refused() -> anyhow::Result<()> {
     let (scope, server) = scope("backing").await?;
-    let base = Recipe { virtual_size: 16 << 20, data: 4 << 20, convert: disk::PLAIN }.make()?;
+    let base = Recipe {
+        virtual_size: 16 << 20,
+        data: 4 << 20,
+        convert: disk::PLAIN,
+    }
+    .make()?;
     let folder = tempfile::tempdir()?;
     let image = folder.path().join("overlay.qcow2");
     let backing = base.image.display().to_string();
-    qemu_img(&["create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", &backing], &[&image])?;
+    qemu_img(
+        &["create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", &backing],
+        &[&image],
+    )?;
     let address = server.file("overlay", &image)?;
     let (reason, message) = refused(&scope, "overlay", &address.url).await?;
     assert_eq!(reason, "BackingFile", "{message}");
@@ -95,7 +103,10 @@ async fn an_object_store_is_not_supported_yet_and_says_so() -> anyhow::Result<()
         "metadata": {"name": "store"},
         "spec": {"source": {"objectStore": {"bucketName": "vm-image", "objectName": "disk"}}}
     }))?;
-    scope.api::<VirtualMachineImage>().create(&PostParams::default(), &image).await?;
+    scope
+        .api::<VirtualMachineImage>()
+        .create(&PostParams::default(), &image)
+        .await?;
     let (reason, message) = image::failed(&scope, "store").await?;
     assert_eq!(reason, "ObjectStoreNotSupported");
     assert!(message.contains("not yet supported"), "{message}");
