@@ -1,1 +1,19 @@
-//! Placeholder.
+//! The node agent: moves image bytes into volumes of its own node.
+//!
+//! It takes orders over mutually authenticated gRPC from the coordinator,
+//! keeps them in a journal, and finds the volumes below kubelet's directory.
+//! It must not know Kubernetes' API: it has no credentials for it, and
+//! whatever it has to know is in the request.
+
+pub mod agent;
+pub mod cli;
+pub mod engine;
+pub mod health;
+pub mod hold;
+pub mod job;
+pub mod logs;
+pub mod node;
+pub mod server;
+pub mod source;
+pub mod tls;
+pub mod volume;

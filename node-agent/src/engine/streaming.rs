@@ -1,0 +1,183 @@
+//! The transfer crate as an engine.
+//!
+//! Knows where a disk belongs on a volume: a block device from its first
+//! byte, a file system as `disk.img` for the user that virtual machines run
+//! as. Its types stop here.
+
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hypercloud_transfer as transfer;
+use tokio_util::sync::CancellationToken;
+
+use super::{Engine, ImportOrder, Imported, Observer};
+use crate::job::state::{Checkpoint, Failure, Progress};
+use crate::source::{Facts, Format, Source};
+use crate::volume::Volume;
+
+/// The one name under which a virtual machine finds its disk.
+const DISK_NAME: &str = "disk.img";
+/// User and group of the process that opens the disk: qemu's.
+const DISK_OWNER: (u32, u32) = (107, 107);
+/// Its permissions.
+const DISK_MODE: u32 = 0o660;
+
+/// Moves bytes with the transfer crate.
+#[derive(Debug, Clone)]
+pub struct StreamingEngine {
+    options: transfer::Options,
+}
+
+impl StreamingEngine {
+    /// An engine whose every import works by `options`.
+    pub fn new(options: transfer::Options) -> Self {
+        Self { options }
+    }
+}
+
+#[async_trait]
+impl Engine for StreamingEngine {
+    async fn probe(&self, source: &Source) -> Result<Facts, Failure> {
+        let probed = transfer::probe(&source_spec(source), &self.options).await;
+        probed.map(facts_of).map_err(|error| failure_of(&error))
+    }
+
+    async fn import(
+        &self,
+        order: ImportOrder,
+        observer: Arc<dyn Observer>,
+        stop: CancellationToken,
+    ) -> Result<Imported, Failure> {
+        let request = transfer::ImportRequest {
+            source: source_spec(&order.source),
+            target: target_spec(&order.volume),
+            expected: order.expected.map(facts_to),
+            resume: order.resume.and_then(checkpoint_of),
+        };
+        let observer = Arc::new(Listener(observer));
+        let done = transfer::import(request, &self.options, observer, stop)
+            .await
+            .map_err(|error| failure_of(&error))?;
+        Ok(Imported {
+            facts: facts_of(done.facts),
+            progress: progress_of(done.progress),
+        })
+    }
+}
+
+/// Passes on what the transfer says.
+struct Listener(Arc<dyn Observer>);
+
+impl transfer::Observer for Listener {
+    fn facts(&self, facts: &transfer::SourceFacts) {
+        self.0.facts(facts_of(facts.clone()));
+    }
+
+    fn progress(&self, progress: transfer::Progress) {
+        self.0.progress(progress_of(progress));
+    }
+
+    fn checkpoint(&self, checkpoint: &transfer::Checkpoint) -> io::Result<()> {
+        let value = serde_json::to_value(checkpoint).map_err(io::Error::other)?;
+        self.0.checkpoint(Checkpoint(value))
+    }
+
+    fn verifying(&self) {
+        self.0.verifying();
+    }
+}
+
+fn source_spec(source: &Source) -> transfer::SourceSpec {
+    match source {
+        Source::Http(url) => transfer::SourceSpec::Http(transfer::HttpSource {
+            url: url.as_url().clone(),
+        }),
+    }
+}
+
+fn target_spec(volume: &Volume) -> transfer::TargetSpec {
+    let path = volume.path().to_owned();
+    match volume {
+        Volume::BlockDevice(_) => transfer::TargetSpec::BlockDevice(path),
+        Volume::Directory(_) => transfer::TargetSpec::DiskFile(transfer::DiskFile {
+            directory: path,
+            name: DISK_NAME.to_owned(),
+            owner: Some(DISK_OWNER),
+            mode: DISK_MODE,
+        }),
+    }
+}
+
+/// A checkpoint that this version of the transfer crate understands. One that
+/// it does not is no loss but time: the import starts over.
+fn checkpoint_of(checkpoint: Checkpoint) -> Option<transfer::Checkpoint> {
+    serde_json::from_value(checkpoint.0)
+        .inspect_err(|error| tracing::warn!(%error, "checkpoint is of another form, starting over"))
+        .ok()
+}
+
+fn progress_of(progress: transfer::Progress) -> Progress {
+    let transfer::Progress {
+        total,
+        done,
+        received,
+        written,
+    } = progress;
+    Progress {
+        total,
+        done,
+        received,
+        written,
+    }
+}
+
+fn facts_of(facts: transfer::SourceFacts) -> Facts {
+    let format = match facts.format {
+        transfer::ImageFormat::Raw => Format::Raw,
+        transfer::ImageFormat::Qcow2 => Format::Qcow2,
+    };
+    let transfer::SourceFacts {
+        virtual_size,
+        source_size,
+        validator,
+        ranges,
+        ..
+    } = facts;
+    Facts {
+        format,
+        virtual_size,
+        source_size,
+        validator,
+        ranges,
+    }
+}
+
+fn facts_to(facts: Facts) -> transfer::SourceFacts {
+    let format = match facts.format {
+        Format::Raw => transfer::ImageFormat::Raw,
+        Format::Qcow2 => transfer::ImageFormat::Qcow2,
+    };
+    let Facts {
+        virtual_size,
+        source_size,
+        validator,
+        ranges,
+        ..
+    } = facts;
+    transfer::SourceFacts {
+        format,
+        virtual_size,
+        source_size,
+        validator,
+        ranges,
+    }
+}
+
+fn failure_of(error: &transfer::TransferError) -> Failure {
+    Failure {
+        reason: error.reason().to_owned(),
+        message: error.message(),
+        retryable: error.is_retryable(),
+    }
+}

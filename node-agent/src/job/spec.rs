@@ -1,0 +1,89 @@
+//! What a job is asked to do, and its identity.
+//!
+//! Invariant: a [`JobId`] is safe as the stem of a file name.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::source::{Facts, Source};
+use crate::volume::PodVolume;
+
+/// Longest identity of a job; Kubernetes' UIDs and an attempt need about 50.
+const MAX_ID: usize = 128;
+
+/// Identity of a job, chosen by the coordinator.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct JobId(String);
+
+/// A job's identity that is empty, too long or has other characters than
+/// letters, digits, `-`, `_` and inner dots.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no job id: 1 to 128 letters, digits, '-', '_' or '.', no dot in front")]
+pub struct JobIdError(String);
+
+impl JobId {
+    /// Checks an identity as a request carries it.
+    pub fn parse(text: &str) -> Result<Self, JobIdError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let fits = (1..=MAX_ID).contains(&text.len());
+        if fits && !text.starts_with('.') && text.chars().all(allowed) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(JobIdError(text.chars().take(MAX_ID).collect()))
+        }
+    }
+
+    /// The identity as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for JobId {
+    type Error = JobIdError;
+
+    fn try_from(text: String) -> Result<Self, JobIdError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<JobId> for String {
+    fn from(id: JobId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Fills a volume with the image at a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImportSpec {
+    /// Where the image comes from.
+    pub source: Source,
+    /// The volume to fill.
+    pub volume: PodVolume,
+    /// What the claim was sized by; a source that no longer answers to it
+    /// fails the job.
+    pub expected: Option<Facts>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_safe_file_names() {
+        assert!(JobId::parse("5f0c6e0e-8a3f-4f2e-9d42-0b1a4c6c7d11-3").is_ok());
+        let long = "a".repeat(129);
+        for text in ["", ".", "..", ".hidden", "a/b", "a b", "a\0", "é", &long] {
+            assert!(JobId::parse(text).is_err(), "{text:?} was accepted");
+        }
+    }
+}
