@@ -13,7 +13,11 @@
 //! - nothing an image names (backing file, external data) is ever followed.
 
 pub mod detect;
+pub mod extent;
+pub mod plan;
+pub mod qcow2;
 mod refusal;
 
 pub use detect::ImageFormat;
-pub use refusal::Refusal;
+pub use extent::Extent;
+pub use refusal::{MAX_VIRTUAL_SIZE, Refusal};

@@ -15,11 +15,16 @@
 //!
 //! It must not know Kubernetes, gRPC or where checkpoints are kept.
 
+mod buffer;
 mod checkpoint;
 mod error;
+mod import;
 mod observer;
 mod options;
+mod pipeline;
 mod request;
+mod sink;
+mod source;
 
 pub use checkpoint::Checkpoint;
 pub use error::{Side, SourceError, TargetError, TransferError};
@@ -39,8 +44,7 @@ use std::sync::Arc;
 /// [`TransferError::Source`] when it cannot be read, [`TransferError::Refused`]
 /// when it is nothing that can be imported.
 pub async fn probe(source: &SourceSpec, options: &Options) -> Result<SourceFacts, TransferError> {
-    let _ = (source, options);
-    Err(TransferError::Cancelled)
+    import::probe(source, options).await
 }
 
 /// Imports a source onto a target.
@@ -58,6 +62,5 @@ pub async fn import(
     observer: Arc<dyn Observer>,
     cancel: CancellationToken,
 ) -> Result<Imported, TransferError> {
-    let _ = (request, options, observer, cancel);
-    Err(TransferError::Cancelled)
+    import::import(request, options, observer, cancel).await
 }

@@ -1,0 +1,287 @@
+//! One import, from its request to the finished disk.
+
+use std::sync::Arc;
+
+use hypercloud_disk::detect::{HEAD, detect, judge_disk};
+use hypercloud_disk::plan::{self, Access, Plan, raw_virtual_size};
+use hypercloud_disk::qcow2::{Header, L1Table};
+use hypercloud_disk::{ImageFormat, Refusal};
+use tokio_util::sync::CancellationToken;
+
+use crate::buffer::Memory;
+use crate::checkpoint::Checkpoint;
+use crate::error::{SourceError, TargetError, TransferError};
+use crate::observer::{Observer, Progress};
+use crate::options::Options;
+use crate::pipeline::{Mark, Pipeline, Position};
+use crate::request::{ImportRequest, Imported, SourceFacts, SourceSpec, TargetSpec};
+use crate::sink::{Needs, Target};
+use crate::source::{Opened, Source};
+
+/// A source that was found good.
+struct Judged {
+    facts: SourceFacts,
+    /// Of a qcow2 image.
+    header: Option<Header>,
+}
+
+/// Where a source is, for messages.
+fn location(source: &SourceSpec) -> String {
+    match source {
+        SourceSpec::Http(http) => crate::source::shown(&http.url),
+        SourceSpec::File(path) => path.display().to_string(),
+    }
+}
+
+fn judge(spec: &SourceSpec, opened: &Opened) -> Result<Judged, TransferError> {
+    let head = opened
+        .head
+        .get(..HEAD.min(opened.head.len()))
+        .unwrap_or_default();
+    let format = detect(head)?;
+    let (virtual_size, header) = match format {
+        ImageFormat::Raw if opened.is_called_html => return Err(Refusal::WebPage.into()),
+        ImageFormat::Raw => {
+            let size = opened
+                .size
+                .ok_or_else(|| SourceError::LengthUnknown(location(spec)))?;
+            (raw_virtual_size(size)?, None)
+        }
+        ImageFormat::Qcow2 => {
+            let header = Header::parse(&opened.head, opened.size)?;
+            (header.virtual_size(), Some(header))
+        }
+    };
+    let facts = SourceFacts {
+        format,
+        virtual_size,
+        source_size: opened.size,
+        validator: opened.validator.clone(),
+        ranges: opened.ranges,
+    };
+    Ok(Judged { facts, header })
+}
+
+/// See [`crate::probe`].
+pub(crate) async fn probe(
+    spec: &SourceSpec,
+    options: &Options,
+) -> Result<SourceFacts, TransferError> {
+    let (_, opened) = Source::open(spec, options).await?;
+    Ok(judge(spec, &opened)?.facts)
+}
+
+/// Whether the source is still the one that was probed.
+fn is_expected(found: &SourceFacts, expected: &SourceFacts) -> bool {
+    let same_validator = found.validator == expected.validator
+        || found.validator.is_none()
+        || expected.validator.is_none();
+    same_validator
+        && found.format == expected.format
+        && found.virtual_size == expected.virtual_size
+        && found.source_size == expected.source_size
+}
+
+/// The source opened, judged and planned.
+struct Prepared {
+    source: Source,
+    facts: SourceFacts,
+    plan: Plan,
+}
+
+async fn prepare(
+    request: &ImportRequest,
+    options: &Options,
+    memory: &Arc<Memory>,
+) -> Result<Prepared, TransferError> {
+    let (source, opened) = Source::open(&request.source, options).await?;
+    let Judged { facts, header } = judge(&request.source, &opened)?;
+    if request
+        .expected
+        .as_ref()
+        .is_some_and(|expected| !is_expected(&facts, expected))
+    {
+        return Err(SourceError::SourceChanged(location(&request.source)).into());
+    }
+    let plan = match header {
+        None => Plan::raw(facts.source_size.unwrap_or(facts.virtual_size))?,
+        Some(header) => {
+            let l1 = read_l1(&source, &opened, &header, memory).await?;
+            let access = if source.is_stream() {
+                Access::Stream
+            } else {
+                Access::Ranges
+            };
+            Plan::qcow2(header, l1, access)
+        }
+    };
+    Ok(Prepared {
+        source,
+        facts,
+        plan,
+    })
+}
+
+async fn read_l1(
+    source: &Source,
+    opened: &Opened,
+    header: &Header,
+    memory: &Arc<Memory>,
+) -> Result<L1Table, TransferError> {
+    let place = header.l1_place();
+    let (start, length) = (place.start as usize, place.length as usize);
+    if let Some(bytes) = opened.head.get(start..).and_then(|rest| rest.get(..length)) {
+        return Ok(L1Table::parse(header, bytes)?);
+    }
+    let buffer = memory.take(length).await;
+    let buffer = source.read(place, buffer).await?;
+    Ok(L1Table::parse(
+        header,
+        buffer.get(..length).unwrap_or_default(),
+    )?)
+}
+
+/// Runs what blocks.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, TransferError> + Send + 'static,
+) -> Result<T, TransferError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or(Err(TransferError::Worker))
+}
+
+/// See [`crate::import`].
+pub(crate) async fn import(
+    request: ImportRequest,
+    options: &Options,
+    observer: Arc<dyn Observer>,
+    cancel: CancellationToken,
+) -> Result<Imported, TransferError> {
+    let memory = Memory::new(options.memory_budget);
+    let Prepared {
+        source,
+        facts,
+        plan,
+    } = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return Err(TransferError::Cancelled),
+        prepared = prepare(&request, options, &memory) => prepared?,
+    };
+    observer.facts(&facts);
+
+    let needs = Needs {
+        size: plan.virtual_size(),
+        alignment: plan.alignment(),
+    };
+    let resumable = facts.ranges && facts.validator.is_some();
+    let resume = request.resume.filter(|checkpoint| {
+        resumable && checkpoint.layout == plan::LAYOUT && checkpoint.is_of(&facts)
+    });
+    let (target, resume) = open_target(request.target, needs, options, resume).await?;
+    tracing::info!(
+        format = %facts.format,
+        virtual_size = facts.virtual_size,
+        resumed = resume.is_some(),
+        "import begins"
+    );
+
+    let start = resume
+        .as_ref()
+        .map_or(Position { window: 0, item: 0 }, |checkpoint| Position {
+            window: checkpoint.window,
+            item: checkpoint.items,
+        });
+    let before = resume.map_or(Progress::default(), |checkpoint| checkpoint.progress);
+    let pipeline = Pipeline {
+        source: Arc::new(source),
+        plan: Arc::new(plan),
+        disk: Arc::clone(&target.disk),
+        capacity: target.capacity,
+        memory,
+        observer: Arc::clone(&observer),
+        options: options.clone(),
+        mark: resumable.then(|| mark(facts.clone(), target.identity)),
+    };
+    let result = match pipeline.run(start, before, &cancel).await {
+        Ok(progress) => verify(&pipeline, &target, &*observer)
+            .await
+            .map(|()| progress),
+        Err(error) => Err(error),
+    };
+    drop(pipeline);
+    finish(target, result, options, &*observer)
+        .await
+        .map(|progress| Imported { facts, progress })
+}
+
+async fn open_target(
+    spec: TargetSpec,
+    needs: Needs,
+    options: &Options,
+    resume: Option<Checkpoint>,
+) -> Result<(Target, Option<Checkpoint>), TransferError> {
+    let options = options.clone();
+    let identity = resume.as_ref().map(|checkpoint| checkpoint.target);
+    let opened = blocking(move || Ok(Target::open(&spec, needs, &options, identity)?)).await?;
+    let (target, is_the_one) = opened;
+    Ok((target, resume.filter(|_| is_the_one)))
+}
+
+fn mark(facts: SourceFacts, target: u64) -> Mark {
+    Box::new(move |position, progress| Checkpoint {
+        layout: plan::LAYOUT,
+        format: facts.format,
+        virtual_size: facts.virtual_size,
+        source_size: facts.source_size,
+        validator: facts.validator.clone(),
+        target,
+        window: position.window,
+        items: position.item,
+        progress,
+    })
+}
+
+/// Flushes the disk and judges what it now begins with.
+async fn verify(
+    pipeline: &Pipeline,
+    target: &Target,
+    observer: &dyn Observer,
+) -> Result<(), TransferError> {
+    observer.verifying();
+    pipeline.source.judge_unchanged().await?;
+    let disk = Arc::clone(&target.disk);
+    blocking(move || {
+        disk.flush()?;
+        Ok(judge_disk(&disk.head(HEAD)?)?)
+    })
+    .await
+}
+
+/// Completes the target, or leaves it as the error asks.
+async fn finish(
+    target: Target,
+    result: Result<Progress, TransferError>,
+    options: &Options,
+    observer: &dyn Observer,
+) -> Result<Progress, TransferError> {
+    let options = options.clone();
+    let progress = blocking(move || match result {
+        Ok(progress) => match target.complete() {
+            Ok(()) => Ok(progress),
+            Err(error) => Err(abandon(target, error, &options)),
+        },
+        Err(error) => {
+            target.abandon(&error, &options);
+            Err(error)
+        }
+    })
+    .await?;
+    observer.progress(progress);
+    Ok(progress)
+}
+
+fn abandon(target: Target, error: TargetError, options: &Options) -> TransferError {
+    let error = TransferError::from(error);
+    target.abandon(&error, options);
+    error
+}

@@ -1,0 +1,330 @@
+//! From the source onto the disk: fetching, decoding and writing at once.
+//!
+//! The plan's items are begun in order and end in any order. Each is a task:
+//! it fetches its stretch, then borrows a worker, which decodes and writes on
+//! a thread that may block. Memory bounds how many are under way. Now and
+//! then the disk is flushed, and how far it had got before is a checkpoint.
+
+mod items;
+mod ledger;
+mod worker;
+mod zeros;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hypercloud_disk::plan::Plan;
+use tokio::task::{JoinError, JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use self::items::{Items, Next};
+use self::ledger::Ledger;
+pub(crate) use self::ledger::Position;
+use self::worker::Workers;
+use crate::buffer::{Buffer, Memory};
+use crate::error::{SourceError, TransferError};
+use crate::observer::{Observer, Progress};
+use crate::options::Options;
+use crate::sink::Disk;
+use crate::source::Source;
+
+/// Makes a checkpoint of a position and the counts up to it.
+pub(crate) type Mark = Box<dyn Fn(Position, Progress) -> crate::Checkpoint + Send + Sync>;
+
+/// All that an import runs on.
+pub(crate) struct Pipeline {
+    pub(crate) source: Arc<Source>,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) disk: Arc<Disk>,
+    /// The target's size, at least the disk's.
+    pub(crate) capacity: u64,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) options: Options,
+    /// `None` when the import could not be resumed anyway.
+    pub(crate) mark: Option<Mark>,
+}
+
+/// What a task settled.
+struct Settled {
+    position: Position,
+    bytes: u64,
+}
+
+type Outcome = Result<Settled, TransferError>;
+
+/// The state of a run.
+struct Run {
+    tasks: JoinSet<Outcome>,
+    ledger: Ledger,
+    saving: Option<JoinHandle<Result<(), TransferError>>>,
+    /// What was counted before, when this is resumed.
+    before: Progress,
+    written: Arc<AtomicU64>,
+    /// `written` when the flush under way, and when the last one, began.
+    flushing_at: u64,
+    flushed_at: u64,
+    /// Ends what is under way.
+    halt: CancellationToken,
+}
+
+impl Pipeline {
+    /// Runs all items from `start` on. When this returns, none is running.
+    pub(crate) async fn run(
+        &self,
+        start: Position,
+        before: Progress,
+        cancel: &CancellationToken,
+    ) -> Result<Progress, TransferError> {
+        let mut run = Run {
+            tasks: JoinSet::new(),
+            ledger: Ledger::new(start, before.done),
+            saving: None,
+            before,
+            written: Arc::new(AtomicU64::new(0)),
+            flushing_at: 0,
+            flushed_at: 0,
+            // Also ends the tasks when this future is dropped half way.
+            halt: cancel.child_token(),
+        };
+        let halt_when_dropped = run.halt.clone().drop_guard();
+        let result = self.drive(&mut run, start, cancel).await;
+        drop(halt_when_dropped);
+        while let Some(joined) = run.tasks.join_next().await {
+            if let Ok(Ok(settled)) = joined {
+                run.ledger.finish(settled.position, settled.bytes);
+            }
+        }
+        if let Some(saving) = run.saving.take() {
+            // The first error is the one that is told.
+            let _ = saving.await;
+        }
+        match result {
+            Ok(()) => Ok(self.progress(&run)),
+            Err(error) => {
+                self.save_last(&run, &error).await;
+                Err(error)
+            }
+        }
+    }
+
+    fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(2, usize::from);
+        self.options.workers.unwrap_or_else(cores).max(1)
+    }
+
+    async fn drive(
+        &self,
+        run: &mut Run,
+        start: Position,
+        cancel: &CancellationToken,
+    ) -> Result<(), TransferError> {
+        let workers = Workers::new(self.workers(), &self.plan);
+        let most = self.options.connections.max(1) + 2 * self.workers();
+        let mut items = Items::new(
+            Arc::clone(&self.source),
+            Arc::clone(&self.plan),
+            Arc::clone(&self.memory),
+            start,
+        );
+        let mut ticker = tokio::time::interval(self.options.progress_interval);
+        ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let room = run.tasks.len() < most && !self.is_behind(run);
+            let next = items.next();
+            if let (Next::Zeros(position), true) = (&next, room) {
+                self.zero(run, &items, *position);
+                items.began();
+                continue;
+            }
+            let done = matches!(next, Next::End);
+            if done && run.tasks.is_empty() && run.saving.is_none() {
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(TransferError::Cancelled),
+                Some(joined) = run.tasks.join_next(), if !run.tasks.is_empty() => {
+                    let settled = finished(joined)?;
+                    run.ledger.finish(settled.position, settled.bytes);
+                    self.save(run, &items);
+                }
+                saved = ended(&mut run.saving), if run.saving.is_some() => {
+                    run.saving = None;
+                    saved?;
+                    run.flushed_at = run.flushing_at;
+                }
+                _ = ticker.tick() => self.observer.progress(self.progress(run)),
+                loaded = items.loaded(), if matches!(next, Next::Loading) => loaded?,
+                buffer = self.memory.take(next.length()), if room && next.is_job() => {
+                    self.fetch(run, &items, &workers, &next, buffer);
+                    items.began();
+                }
+            }
+        }
+    }
+
+    fn zero(&self, run: &mut Run, items: &Items, position: Position) {
+        run.ledger.begin(position);
+        let mut extents = items.zeros();
+        let bytes = extents.iter().map(|extent| extent.length).sum();
+        if position.window == 0 && self.capacity > self.plan.virtual_size() {
+            extents.push(hypercloud_disk::Extent::between(
+                self.plan.virtual_size(),
+                self.capacity,
+            ));
+        }
+        let (disk, halt) = (Arc::clone(&self.disk), run.halt.clone());
+        run.tasks.spawn_blocking(move || {
+            for extent in extents {
+                disk.zero(extent, &|| halt.is_cancelled())?;
+            }
+            // What was left out must not be taken for done.
+            if halt.is_cancelled() {
+                Err(TransferError::Cancelled)
+            } else {
+                Ok(Settled { position, bytes })
+            }
+        });
+    }
+
+    fn fetch(
+        &self,
+        run: &mut Run,
+        items: &Items,
+        workers: &Arc<Workers>,
+        next: &Next,
+        buffer: Buffer,
+    ) {
+        let Next::Job {
+            position,
+            window,
+            index,
+            ..
+        } = next
+        else {
+            return;
+        };
+        let (position, window, index) = (*position, Arc::clone(window), *index);
+        let Some(source) = window.jobs().get(index).map(|job| job.source) else {
+            return;
+        };
+        run.ledger.begin(position);
+        // Asked for here, so that a stream is asked in order.
+        let reading = items.source().read(source, buffer);
+        let (workers, disk) = (Arc::clone(workers), Arc::clone(&self.disk));
+        let (written, halt) = (Arc::clone(&run.written), run.halt.clone());
+        run.tasks.spawn(async move {
+            let buffer = tokio::select! {
+                () = halt.cancelled() => return Err(TransferError::Cancelled),
+                read = reading => read?,
+            };
+            let mut worker = workers.take().await;
+            let settling = tokio::task::spawn_blocking(move || {
+                let Some(job) = window.jobs().get(index) else {
+                    return Err(TransferError::Worker);
+                };
+                worker.settle(
+                    window.pieces(job),
+                    job.source.start,
+                    buffer,
+                    &disk,
+                    &written,
+                    &halt,
+                )?;
+                Ok(Settled {
+                    position,
+                    bytes: job.disk_bytes,
+                })
+            });
+            settling.await.unwrap_or(Err(TransferError::Worker))
+        });
+    }
+
+    fn progress(&self, run: &Run) -> Progress {
+        Progress {
+            total: self.plan.virtual_size(),
+            done: run.ledger.done(),
+            received: run.before.received + self.source.received(),
+            written: run.before.written + run.written.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether so much is written and not flushed that the page cache would
+    /// fill.
+    fn is_behind(&self, run: &Run) -> bool {
+        let unflushed = run.written.load(Ordering::Relaxed) - run.flushed_at;
+        self.disk.is_cached() && unflushed > 4 * self.options.checkpoint_interval.max(1 << 20)
+    }
+
+    /// Begins a checkpoint when one is due.
+    fn save(&self, run: &mut Run, items: &Items) {
+        let written = run.written.load(Ordering::Relaxed);
+        let due = written - run.flushing_at >= self.options.checkpoint_interval;
+        let wanted = self.mark.is_some() || self.disk.is_cached();
+        if !due || !wanted || run.saving.is_some() {
+            return;
+        }
+        run.flushing_at = written;
+        let (position, done) = run.ledger.settled(items.position());
+        let progress = Progress {
+            done,
+            ..self.progress(run)
+        };
+        let checkpoint = self.mark.as_ref().map(|mark| mark(position, progress));
+        let (disk, observer) = (Arc::clone(&self.disk), Arc::clone(&self.observer));
+        run.saving = Some(tokio::task::spawn_blocking(move || {
+            disk.flush()?;
+            match checkpoint {
+                Some(checkpoint) => observer
+                    .checkpoint(&checkpoint)
+                    .map_err(TransferError::Journal),
+                None => Ok(()),
+            }
+        }));
+    }
+
+    /// After an error that another try may mend, keeps what was done. An
+    /// error here changes nothing: the last checkpoint stands.
+    async fn save_last(&self, run: &Run, error: &TransferError) {
+        let changed = matches!(error, TransferError::Source(SourceError::SourceChanged(_)));
+        let Some(mark) = self
+            .mark
+            .as_ref()
+            .filter(|_| error.is_retryable() && !changed)
+        else {
+            return;
+        };
+        let (position, done) = run.ledger.settled_to_first_gap();
+        let checkpoint = mark(
+            position,
+            Progress {
+                done,
+                ..self.progress(run)
+            },
+        );
+        let (disk, observer) = (Arc::clone(&self.disk), Arc::clone(&self.observer));
+        let saved = tokio::task::spawn_blocking(move || {
+            disk.flush()?;
+            observer
+                .checkpoint(&checkpoint)
+                .map_err(TransferError::Journal)
+        });
+        if let Ok(Err(error)) = saved.await {
+            tracing::warn!(error = %error, "keeping a last checkpoint failed");
+        }
+    }
+}
+
+fn finished(joined: Result<Outcome, JoinError>) -> Outcome {
+    joined.unwrap_or(Err(TransferError::Worker))
+}
+
+async fn ended(
+    saving: &mut Option<JoinHandle<Result<(), TransferError>>>,
+) -> Result<(), TransferError> {
+    match saving {
+        Some(saving) => saving.await.unwrap_or(Err(TransferError::Worker)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,116 @@
+//! Targets: a block device, or a raw file that appears when it is complete.
+//!
+//! Both are a [`Disk`] while they are written. Opening judges the target's
+//! kind and size before the first byte.
+
+mod block;
+mod disk;
+mod file;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub(crate) use disk::Disk;
+
+use crate::error::{TargetError, TransferError};
+use crate::options::Options;
+use crate::request::TargetSpec;
+
+/// What the disk needs of its target.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needs {
+    /// The disk's size.
+    pub(crate) size: u64,
+    /// What all places of pieces are multiples of.
+    pub(crate) alignment: u64,
+}
+
+/// An open target.
+pub(crate) struct Target {
+    /// What is written to.
+    pub(crate) disk: Arc<Disk>,
+    /// What tells this target from another: see [`crate::Checkpoint`].
+    pub(crate) identity: u64,
+    /// What it holds beyond the disk's end, which has to be zeroed.
+    pub(crate) capacity: u64,
+    completion: Completion,
+}
+
+enum Completion {
+    Block,
+    File(file::Unfinished),
+}
+
+impl Target {
+    /// Opens the target. With `resumes`, what an earlier import left there is
+    /// kept when it is the target of that identity.
+    ///
+    /// Returns the target, and whether it is that one.
+    pub(crate) fn open(
+        spec: &TargetSpec,
+        needs: Needs,
+        options: &Options,
+        resumes: Option<u64>,
+    ) -> Result<(Self, bool), TargetError> {
+        match spec {
+            TargetSpec::BlockDevice(path) => {
+                let (disk, capacity) = block::open(path, needs)?;
+                let target = Self {
+                    disk: Arc::new(disk),
+                    identity: capacity,
+                    capacity,
+                    completion: Completion::Block,
+                };
+                Ok((target, resumes == Some(capacity)))
+            }
+            TargetSpec::DiskFile(spec) => {
+                let opened = file::open(spec, needs, options, resumes)?;
+                let target = Self {
+                    disk: Arc::new(opened.disk),
+                    identity: opened.identity,
+                    capacity: needs.size,
+                    completion: Completion::File(opened.unfinished),
+                };
+                Ok((target, opened.resumed))
+            }
+        }
+    }
+
+    /// Makes a verified disk durable, and visible under its name.
+    pub(crate) fn complete(&self) -> Result<(), TargetError> {
+        match &self.completion {
+            Completion::Block => self.disk.flush(),
+            Completion::File(unfinished) => unfinished.complete(&self.disk),
+        }
+    }
+
+    /// Leaves a target whose import ended in `error`. A disk that is refused
+    /// is unmade; an unfinished file stays only to be resumed.
+    pub(crate) fn abandon(self, error: &TransferError, options: &Options) {
+        let refused = matches!(error, TransferError::Refused(_));
+        match self.completion {
+            Completion::Block if refused => {
+                if let Err(error) = self.disk.wipe_head() {
+                    tracing::warn!(error = %error, "wiping a refused disk failed");
+                }
+            }
+            Completion::Block => {}
+            Completion::File(unfinished) if refused || !options.keep_partial => unfinished.remove(),
+            Completion::File(_) => {}
+        }
+    }
+}
+
+/// The system's words for a failed write, or that the file system is full.
+fn write_error(path: &std::path::Path, offset: u64, error: std::io::Error) -> TargetError {
+    let path = PathBuf::from(path);
+    if error.kind() == std::io::ErrorKind::StorageFull {
+        TargetError::Full(path)
+    } else {
+        TargetError::Write {
+            path,
+            offset,
+            source: error,
+        }
+    }
+}

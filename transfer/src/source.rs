@@ -1,0 +1,126 @@
+//! Sources: where image bytes come from.
+//!
+//! A source is opened by reading its first bytes, which tells all there is to
+//! know of it; then stretches of it are read, several at once where the
+//! source can.
+
+mod address;
+mod client;
+mod file;
+mod http;
+mod retry;
+mod stream;
+
+pub(crate) use client::shown;
+
+use bytes::Bytes;
+use hypercloud_disk::Extent;
+
+use crate::buffer::Buffer;
+use crate::error::SourceError;
+use crate::options::Options;
+use crate::request::SourceSpec;
+
+/// How many first bytes are read when a source is opened. Enough for every
+/// header, and for most L1 tables as well.
+const HEAD: u64 = 64 << 10;
+
+/// What opening a source told.
+#[derive(Debug, Clone)]
+pub(crate) struct Opened {
+    /// The first bytes: [`HEAD`] of them, or all of a shorter source.
+    pub(crate) head: Bytes,
+    pub(crate) size: Option<u64>,
+    pub(crate) validator: Option<String>,
+    pub(crate) ranges: bool,
+    /// The server calls it HTML.
+    pub(crate) is_called_html: bool,
+}
+
+/// An open source.
+pub(crate) enum Source {
+    File(file::FileReader),
+    Http(http::HttpReader),
+    Stream(stream::StreamReader),
+}
+
+impl Source {
+    /// Opens a source.
+    pub(crate) async fn open(
+        spec: &SourceSpec,
+        options: &Options,
+    ) -> Result<(Self, Opened), SourceError> {
+        match spec {
+            SourceSpec::File(path) => {
+                let (reader, opened) = file::FileReader::open(path.clone()).await?;
+                Ok((Self::File(reader), opened))
+            }
+            SourceSpec::Http(spec) => {
+                let (reader, opened) = http::HttpReader::open(&spec.url, options).await?;
+                if opened.ranges {
+                    Ok((Self::Http(reader), opened))
+                } else {
+                    let stream = stream::StreamReader::new(reader);
+                    Ok((Self::Stream(stream), opened))
+                }
+            }
+        }
+    }
+
+    /// Fills the beginning of `buffer`, which is at least as long, with the
+    /// bytes at `place`, and gives it back.
+    ///
+    /// A source that is a stream must be asked in order, and is told of the
+    /// order by the order of the calls, not by that of the first polls.
+    pub(crate) fn read(
+        &self,
+        place: Extent,
+        buffer: Buffer,
+    ) -> impl Future<Output = Result<Buffer, SourceError>> + Send + use<> {
+        enum Asked {
+            Stream(stream::Answer),
+            File(file::FileReader, Buffer),
+            Http(http::HttpReader, Buffer),
+        }
+        let asked = match self {
+            Self::Stream(stream) => Asked::Stream(stream.ask(place, buffer)),
+            Self::File(file) => Asked::File(file.clone(), buffer),
+            Self::Http(http) => Asked::Http(http.clone(), buffer),
+        };
+        async move {
+            match asked {
+                Asked::Stream(answer) => answer.wait().await,
+                Asked::File(file, buffer) => file.read(place, buffer).await,
+                Asked::Http(http, mut buffer) => {
+                    let length = usize::try_from(place.length).unwrap_or(usize::MAX);
+                    http.read(place, buffer.get_mut(..length).unwrap_or_default())
+                        .await?;
+                    Ok(buffer)
+                }
+            }
+        }
+    }
+
+    /// Bytes received so far, repeats included.
+    pub(crate) fn received(&self) -> u64 {
+        match self {
+            Self::File(file) => file.received(),
+            Self::Http(http) => http.received(),
+            Self::Stream(stream) => stream.received(),
+        }
+    }
+
+    /// Whether stretches have to be asked for in order.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self, Self::Stream(_))
+    }
+
+    /// Judges, after the last read, whether the source stayed what it was,
+    /// where the reads themselves do not tell.
+    pub(crate) async fn judge_unchanged(&self) -> Result<(), SourceError> {
+        match self {
+            Self::File(file) => file.judge_unchanged().await,
+            Self::Http(_) | Self::Stream(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! An HTTP server as the source.
+//!
+//! Opened by a ranged GET of the first bytes, never by HEAD, which many
+//! servers refuse or answer falsely. Redirects are followed here, so that
+//! each hop's address is judged and credentials stay with their origin; where
+//! they lead is remembered, and asked anew only when it stops working, as
+//! signed URLs do.
+
+mod answer;
+mod redirect;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::{Bytes, BytesMut};
+use hypercloud_disk::Extent;
+use reqwest::{Client, Response, StatusCode};
+use tokio::sync::Semaphore;
+use url::Url;
+
+pub(super) use self::answer::Failure;
+use super::retry::Retry;
+use super::{HEAD, Opened, client};
+use crate::error::SourceError;
+use crate::options::Options;
+
+/// Reads stretches of a file on an HTTP server.
+#[derive(Clone)]
+pub(crate) struct HttpReader(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    options: Options,
+    /// The address that was given.
+    original: Url,
+    /// Where it led last.
+    resolved: RwLock<Url>,
+    size: Option<u64>,
+    validator: Option<String>,
+    connections: Semaphore,
+    received: AtomicU64,
+}
+
+/// What is asked of the server.
+#[derive(Clone, Copy)]
+struct Asking<'a> {
+    range: Option<Extent>,
+    /// Sent along, so that a changed file is not given in part.
+    if_range: Option<&'a str>,
+}
+
+/// What the first answer told.
+struct First {
+    opened: Opened,
+    resolved: Url,
+}
+
+impl HttpReader {
+    pub(super) async fn open(url: &Url, options: &Options) -> Result<(Self, Opened), SourceError> {
+        let client = client::new(options)?;
+        let mut retry = Retry::new(options);
+        let mut range = Some(Extent {
+            start: 0,
+            length: HEAD,
+        });
+        let First { opened, resolved } = loop {
+            match first_answer(&client, options, url, range).await {
+                Ok(Some(first)) => break first,
+                // The server is at odds with the range: ask for the whole.
+                Ok(None) => range = None,
+                Err(failure) => retry.pause(failure.error, failure.after).await?,
+            }
+        };
+        let reader = Self(Arc::new(Inner {
+            client,
+            options: options.clone(),
+            original: url.clone(),
+            resolved: RwLock::new(resolved),
+            size: opened.size,
+            validator: opened.validator.clone(),
+            connections: Semaphore::new(options.connections.max(1)),
+            received: AtomicU64::new(opened.head.len() as u64),
+        }));
+        Ok((reader, opened))
+    }
+
+    pub(super) fn received(&self) -> u64 {
+        self.0.received.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.0.options
+    }
+
+    /// The address as it may be shown.
+    pub(super) fn shown(&self) -> String {
+        client::shown(&self.0.original)
+    }
+
+    pub(super) fn has_validator(&self) -> bool {
+        self.0.validator.is_some()
+    }
+
+    fn resolved(&self) -> Url {
+        self.0
+            .resolved
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn set_resolved(&self, url: Url) {
+        *self
+            .0
+            .resolved
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = url;
+    }
+
+    /// Fills `into` with the bytes at `place`.
+    pub(super) async fn read(&self, place: Extent, into: &mut [u8]) -> Result<(), SourceError> {
+        // Never closed.
+        let _permit = self.0.connections.acquire().await.ok();
+        let mut retry = Retry::new(&self.0.options);
+        let mut may_resolve_anew = true;
+        let mut filled = 0;
+        while filled < into.len() {
+            let before = filled;
+            let failed = self.read_once(place, into, &mut filled).await.err();
+            // Next to nothing is no progress, or a server that resets after
+            // every byte would be asked for ever.
+            if filled - before >= 64 << 10 || filled == into.len() {
+                retry.progressed();
+            }
+            if let Some(failure) = failed {
+                if may_resolve_anew && failure.is_of_the_address() && self.resolve_anew() {
+                    may_resolve_anew = false;
+                } else {
+                    retry.pause(failure.error, failure.after).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets where the address led; whether that is elsewhere.
+    fn resolve_anew(&self) -> bool {
+        let moved = self.resolved() != self.0.original;
+        self.set_resolved(self.0.original.clone());
+        moved
+    }
+
+    /// One request for what is still missing. `filled` counts what came, even
+    /// when it ends in an error.
+    async fn read_once(
+        &self,
+        place: Extent,
+        into: &mut [u8],
+        filled: &mut usize,
+    ) -> Result<(), Failure> {
+        let inner = &self.0;
+        let missing = Extent::between(place.start + *filled as u64, place.end());
+        let asking = Asking {
+            range: Some(missing),
+            if_range: inner
+                .validator
+                .as_deref()
+                .filter(|validator| validator.starts_with('"')),
+        };
+        let (mut response, url) =
+            redirect::follow(&inner.client, &inner.options, self.resolved(), asking).await?;
+        let length = answer::judge_part(
+            &url,
+            &response,
+            missing,
+            inner.size,
+            inner.validator.as_deref(),
+        )?;
+        if url != self.resolved() {
+            self.set_resolved(url.clone());
+        }
+        let end = *filled
+            + usize::try_from(length)
+                .unwrap_or(usize::MAX)
+                .min(into.len() - *filled);
+        while let Some(chunk) = self.chunk(&mut response, &url).await? {
+            let room = into.get_mut(*filled..end).unwrap_or_default();
+            let Some(room) = room.get_mut(..chunk.len()) else {
+                return Err(SourceError::WrongRange(client::shown(&url)).into());
+            };
+            room.copy_from_slice(&chunk);
+            *filled += chunk.len();
+        }
+        if *filled < end {
+            return Err(SourceError::WrongLength {
+                location: client::shown(&url),
+                expected: length,
+                received: length - (end - *filled) as u64,
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    async fn chunk(&self, response: &mut Response, url: &Url) -> Result<Option<Bytes>, Failure> {
+        let chunk = next_chunk(&self.0.options, response, url).await?;
+        let count = chunk.as_ref().map_or(0, Bytes::len);
+        self.0.received.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(chunk)
+    }
+
+    /// The whole file from its beginning, for a server without ranges.
+    pub(super) async fn begin(&self) -> Result<Body, Failure> {
+        let inner = &self.0;
+        let asking = Asking {
+            range: None,
+            if_range: None,
+        };
+        let (response, url) = redirect::follow(
+            &inner.client,
+            &inner.options,
+            inner.original.clone(),
+            asking,
+        )
+        .await?;
+        answer::judge_whole(&url, &response, inner.size, inner.validator.as_deref())?;
+        Ok(Body {
+            reader: self.clone(),
+            response,
+            url,
+        })
+    }
+}
+
+/// The body of a whole file.
+pub(super) struct Body {
+    reader: HttpReader,
+    response: Response,
+    url: Url,
+}
+
+impl Body {
+    /// The next bytes, or `None` at the end.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
+        self.reader.chunk(&mut self.response, &self.url).await
+    }
+}
+
+async fn next_chunk(
+    options: &Options,
+    response: &mut Response,
+    url: &Url,
+) -> Result<Option<Bytes>, Failure> {
+    match tokio::time::timeout(options.stall_timeout, response.chunk()).await {
+        Ok(Ok(chunk)) => Ok(chunk),
+        Ok(Err(error)) => Err(client::explain(url, error).into()),
+        Err(_) => Err(SourceError::Stalled(client::shown(url)).into()),
+    }
+}
+
+/// Asks for the first bytes. `None` when the server cannot give that range.
+async fn first_answer(
+    client: &Client,
+    options: &Options,
+    url: &Url,
+    range: Option<Extent>,
+) -> Result<Option<First>, Failure> {
+    let asking = Asking {
+        range,
+        if_range: None,
+    };
+    let (mut response, resolved) = redirect::follow(client, options, url.clone(), asking).await?;
+    let told = match answer::judge_first(&resolved, &response)? {
+        Some(told) => told,
+        None if range.is_some() && response.status() == StatusCode::RANGE_NOT_SATISFIABLE => {
+            return Ok(None);
+        }
+        None => {
+            let status = response.status().as_u16();
+            let location = client::shown(&resolved);
+            return Err(SourceError::UnexpectedStatus { location, status }.into());
+        }
+    };
+    let wanted = told.size.map_or(HEAD, |size| size.min(HEAD)) as usize;
+    let mut head = BytesMut::with_capacity(wanted);
+    while head.len() < wanted {
+        match next_chunk(options, &mut response, &resolved).await? {
+            Some(chunk) => head.extend_from_slice(&chunk),
+            None => break,
+        }
+    }
+    if told.size.is_some() && head.len() < wanted {
+        return Err(SourceError::WrongLength {
+            location: client::shown(&resolved),
+            expected: wanted as u64,
+            received: head.len() as u64,
+        }
+        .into());
+    }
+    head.truncate(wanted);
+    let opened = Opened {
+        head: head.freeze(),
+        size: told.size,
+        validator: answer::validator(&response),
+        ranges: told.ranges,
+        is_called_html: told.is_called_html,
+    };
+    Ok(Some(First { opened, resolved }))
+}
