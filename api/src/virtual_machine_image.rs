@@ -180,6 +180,9 @@ pub struct VirtualMachineImageStatus {
     /// Name of the claim that holds the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pvc_name: Option<String>,
+    /// Number of the present try, counted from 0; part of the job's identity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<i64>,
     /// What was found at the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceStatus>,
@@ -210,6 +213,9 @@ pub struct SourceStatus {
     /// of one import to one version of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validator: Option<String>,
+    /// Whether the server answers range requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ranges: Option<bool>,
 }
 
 /// One transfer of the image's bytes.
@@ -220,6 +226,9 @@ pub struct TransferStatus {
     pub job_id: String,
     /// Node whose agent does the work.
     pub node_name: String,
+    /// UID of the holder pod whose volume the job fills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder_uid: Option<String>,
     /// Bytes received from the source.
     pub bytes_received: i64,
     /// Bytes written to the volume.

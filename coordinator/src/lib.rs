@@ -1,1 +1,19 @@
-//! Placeholder.
+//! The coordinator: reconciles HyperCloud Storage's custom resources.
+//!
+//! Every replica serves health; the one that holds the Lease ([`leader`])
+//! keeps the certificates ([`tls`]), the links to the node agents
+//! ([`agents`]) and the reconcilers ([`image`]).
+//!
+//! Invariants: what decides (`plan`, `validate`, `status`, `leader::decide`,
+//! `agents::table`) imports no client, no runtime and no clock; the only
+//! memory between two reconciles is the API server's and the agents'.
+
+pub mod agents;
+pub mod backoff;
+pub mod config;
+pub mod health;
+pub mod image;
+pub mod leader;
+pub mod metrics;
+pub mod tls;
+pub mod wiring;

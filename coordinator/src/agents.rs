@@ -1,0 +1,276 @@
+//! The node agents as the reconcilers see them.
+//!
+//! [`Agents`] is the seam: reconcilers know this trait and the types below
+//! and nothing of gRPC, so a test can put a simulated agent in its place.
+//! [`pool`] is the real one. Generated protocol types stop at [`wire`].
+
+pub mod collect;
+pub mod discover;
+pub mod pool;
+pub mod table;
+mod wire;
+
+use async_trait::async_trait;
+use k8s_openapi::jiff::Timestamp;
+
+/// Format of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageFormat {
+    /// The disk's bytes as they are.
+    Raw,
+    /// QEMU's copy-on-write format, versions 2 and 3.
+    Qcow2,
+}
+
+impl ImageFormat {
+    /// The format as it stands in a status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Qcow2 => "qcow2",
+        }
+    }
+
+    /// The format that a status names.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "raw" => Some(Self::Raw),
+            "qcow2" => Some(Self::Qcow2),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of a source once its first bytes were seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Format of the source.
+    pub format: ImageFormat,
+    /// Size of the disk that a guest sees, in bytes.
+    pub virtual_size: u64,
+    /// Size of the source object in bytes, where the server says it.
+    pub source_size: Option<u64>,
+    /// ETag or modification date.
+    pub validator: Option<String>,
+    /// Whether the server answers range requests.
+    pub ranges: bool,
+}
+
+/// Why something failed, as the agent says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// One CamelCase word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// Whether the same request can succeed later with nothing changed.
+    pub retryable: bool,
+}
+
+/// How a probe ended.
+pub type Probed = Result<Facts, Failure>;
+
+/// Where a job stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobState {
+    /// Accepted.
+    Pending,
+    /// Opening source and volume.
+    Preparing,
+    /// Moving bytes.
+    Transferring,
+    /// Checking what was written.
+    Verifying,
+    /// Flushing and closing.
+    Finalizing,
+    /// Done; the volume is closed.
+    Succeeded,
+    /// Given up; the volume is closed.
+    Failed(Failure),
+}
+
+impl JobState {
+    /// The state in one word.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Preparing => "Preparing",
+            Self::Transferring => "Transferring",
+            Self::Verifying => "Verifying",
+            Self::Finalizing => "Finalizing",
+            Self::Succeeded => "Succeeded",
+            Self::Failed(_) => "Failed",
+        }
+    }
+}
+
+/// How far a job is, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the virtual disk.
+    pub total: u64,
+    /// Those of them that are done.
+    pub done: u64,
+    /// Bytes received from the source.
+    pub received: u64,
+    /// Bytes written to the volume.
+    pub written: u64,
+}
+
+impl Progress {
+    /// Share that is done, in whole percent, never above 100.
+    pub fn percent(&self) -> u64 {
+        match self.total {
+            0 => 0,
+            total => (u128::from(self.done.min(total)) * 100 / u128::from(total)) as u64,
+        }
+    }
+}
+
+/// A job as the agent last reported it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its identity: the owner's UID and the try.
+    pub id: String,
+    /// Where it stands.
+    pub state: JobState,
+    /// How far it is.
+    pub progress: Progress,
+}
+
+/// A job together with the node whose agent has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSeen {
+    /// Node of the agent.
+    pub node: String,
+    /// The job.
+    pub job: Job,
+}
+
+/// How a volume is presented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeKind {
+    /// A block device.
+    Block,
+    /// A file system.
+    Filesystem,
+}
+
+/// An import to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportJob {
+    /// Identity of the job.
+    pub id: String,
+    /// Address of the source.
+    pub url: String,
+    /// What the claim was sized by.
+    pub expected: Facts,
+    /// UID of the pod that holds the volume.
+    pub pod_uid: String,
+    /// Name of the PersistentVolume.
+    pub volume_name: String,
+    /// How the volume is presented.
+    pub volume_kind: VolumeKind,
+}
+
+/// Whether an agent can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentState {
+    /// Connected, and its jobs are known.
+    Synced,
+    /// Not connected, or not there at all.
+    Away {
+        /// Since when, as far as this coordinator knows.
+        since: Timestamp,
+    },
+}
+
+/// Why an agent could not be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AgentError {
+    /// There is no connection to the agent.
+    #[error("the agent of node {node} is not connected")]
+    Away {
+        /// Node of the agent.
+        node: String,
+    },
+    /// The call failed on its way or ran into its deadline.
+    #[error("{call} on node {node} failed: {code}: {message}")]
+    Call {
+        /// Node of the agent.
+        node: String,
+        /// Name of the call.
+        call: &'static str,
+        /// gRPC status code.
+        code: String,
+        /// What the status says.
+        message: String,
+    },
+    /// The agent refuses the request as such.
+    #[error("the agent of node {node} refuses {call}: {message}")]
+    Refused {
+        /// Node of the agent.
+        node: String,
+        /// Name of the call.
+        call: &'static str,
+        /// What the agent says.
+        message: String,
+    },
+    /// The agent answered what the protocol does not allow.
+    #[error("the agent of node {node} answered {call} without {missing}")]
+    Incomplete {
+        /// Node of the agent.
+        node: String,
+        /// Name of the call.
+        call: &'static str,
+        /// What is missing.
+        missing: &'static str,
+    },
+}
+
+impl AgentError {
+    /// The kind of error in one word.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Away { .. } => "AgentAway",
+            Self::Call { .. } => "AgentCallFailed",
+            Self::Refused { .. } => "AgentRefused",
+            Self::Incomplete { .. } => "AgentAnswerIncomplete",
+        }
+    }
+
+    /// Whether the same call can succeed later.
+    pub fn is_retryable(&self) -> bool {
+        !matches!(self, Self::Refused { .. })
+    }
+}
+
+/// The agents of every node.
+///
+/// The questions without `async` are answered from memory: what the agents'
+/// streams told last.
+#[async_trait]
+pub trait Agents: Send + Sync + 'static {
+    /// Nodes whose agent can be asked, sorted.
+    fn synced(&self) -> Vec<String>;
+
+    /// Whether the agent of `node` can be asked.
+    fn state(&self, node: &str) -> AgentState;
+
+    /// Every known job, sorted by node and id.
+    fn jobs(&self) -> Vec<JobSeen>;
+
+    /// Every known job that belongs to the resource with this UID, sorted by
+    /// node and id.
+    fn jobs_of(&self, uid: &str) -> Vec<JobSeen>;
+
+    /// Looks at a source.
+    async fn probe(&self, node: &str, url: &str) -> Result<Probed, AgentError>;
+
+    /// Starts a job, or answers with the job of the same id as it stands.
+    async fn start(&self, node: &str, job: &ImportJob) -> Result<Job, AgentError>;
+
+    /// Stops and forgets a job; answers when its volume is closed. A job
+    /// that is not known is answered the same way.
+    async fn cancel(&self, node: &str, job_id: &str) -> Result<(), AgentError>;
+}

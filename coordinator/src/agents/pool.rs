@@ -1,0 +1,303 @@
+//! The agents over gRPC: one link per agent, kept up as long as its pod is
+//! there.
+//!
+//! Each link connects over mutual TLS, asks the agent who it is, follows its
+//! job stream into the [`Table`], and starts over with a growing delay when
+//! anything of that fails. Keep-alive pings notice a dead agent within
+//! [`KEEP_ALIVE`] twice over. Calls go over the same connection and each has
+//! a deadline.
+
+mod link;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use hypercloud_proto::agent::v1 as proto;
+use hypercloud_proto::agent::v1::node_agent_client::NodeAgentClient;
+use k8s_openapi::jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+
+use super::table::{Change, Table};
+use super::wire::{self, Missing};
+use super::{AgentError, AgentState, Agents, ImportJob, Job, JobSeen, Probed};
+
+/// Where each node's agent listens.
+pub type Endpoints = BTreeMap<String, SocketAddr>;
+
+/// Name that every agent's certificate speaks for.
+pub const AGENT_NAME: &str = "node-agent.hypercloud-storage";
+
+/// Interval of the keep-alive pings, and how long an answer may take.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(8);
+/// Deadline of calls that only look something up.
+const QUICK: Duration = Duration::from_secs(10);
+/// Deadline of a probe: the source may be slow.
+const PROBE: Duration = Duration::from_secs(60);
+/// Deadline of a cancellation: the volume is to be closed in it.
+const CANCEL: Duration = Duration::from_secs(30);
+
+/// What the coordinator shows the agents, and what it accepts of them; PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientTls {
+    /// Certificates of the authorities that agents' certificates are of.
+    pub authorities: String,
+    /// The coordinator's certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+}
+
+impl std::fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientTls").finish_non_exhaustive()
+    }
+}
+
+/// The links to the agents.
+#[derive(Clone)]
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+/// A link that is kept up.
+struct Link {
+    address: SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// What the links and the callers share.
+struct Shared {
+    table: Mutex<Table>,
+    channels: Mutex<BTreeMap<String, Channel>>,
+    changes: mpsc::UnboundedSender<Change>,
+    tls: watch::Receiver<ClientTls>,
+}
+
+impl Pool {
+    /// A pool without links; [`Pool::run`] makes them. Every change that
+    /// someone has to look at comes out of the channel.
+    pub fn new(tls: watch::Receiver<ClientTls>) -> (Self, mpsc::UnboundedReceiver<Change>) {
+        let (changes, receiver) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            table: Mutex::new(Table::new(Timestamp::now())),
+            channels: Mutex::default(),
+            changes,
+            tls,
+        });
+        (Self { shared }, receiver)
+    }
+
+    /// Keeps one link per endpoint until `stop`.
+    pub async fn run(&self, mut endpoints: watch::Receiver<Endpoints>, stop: CancellationToken) {
+        let mut links: BTreeMap<String, Link> = BTreeMap::new();
+        loop {
+            let wanted = endpoints.borrow_and_update().clone();
+            for (node, link) in &links {
+                if wanted.get(node) != Some(&link.address) {
+                    link.stop.cancel();
+                }
+            }
+            for (node, address) in wanted {
+                let former = match links.remove(&node) {
+                    Some(link) if link.address == address && !link.task.is_finished() => {
+                        links.insert(node, link);
+                        continue;
+                    }
+                    former => former,
+                };
+                let token = stop.child_token();
+                let keep = link::keep(
+                    Arc::clone(&self.shared),
+                    node.clone(),
+                    address,
+                    token.clone(),
+                );
+                let task = tokio::spawn(async move {
+                    // Two links of one node would speak over each other.
+                    if let Some(former) = former {
+                        let _ = former.task.await;
+                    }
+                    keep.await;
+                });
+                let stop = token;
+                links.insert(
+                    node,
+                    Link {
+                        address,
+                        stop,
+                        task,
+                    },
+                );
+            }
+            tokio::select! {
+                () = stop.cancelled() => break,
+                changed = endpoints.changed() => if changed.is_err() { break },
+            }
+        }
+        stop.cancelled().await;
+        for (_, link) in links {
+            let _ = link.task.await;
+        }
+    }
+
+    fn client(&self, node: &str) -> Result<NodeAgentClient<Channel>, AgentError> {
+        let channels = lock(&self.shared.channels);
+        match channels.get(node) {
+            Some(channel) => Ok(NodeAgentClient::new(channel.clone())),
+            None => Err(AgentError::Away {
+                node: node.to_owned(),
+            }),
+        }
+    }
+}
+
+impl Shared {
+    /// Changes the table and tells of what follows.
+    fn change(&self, change: impl FnOnce(&mut Table) -> Option<Change>) {
+        let told = change(&mut lock(&self.table));
+        if let Some(told) = told {
+            // Nobody listens any more only while shutting down.
+            let _ = self.changes.send(told);
+        }
+    }
+}
+
+#[async_trait]
+impl Agents for Pool {
+    fn synced(&self) -> Vec<String> {
+        lock(&self.shared.table).synced()
+    }
+
+    fn state(&self, node: &str) -> AgentState {
+        lock(&self.shared.table).state(node)
+    }
+
+    fn jobs(&self) -> Vec<JobSeen> {
+        lock(&self.shared.table).jobs()
+    }
+
+    fn jobs_of(&self, uid: &str) -> Vec<JobSeen> {
+        lock(&self.shared.table).jobs_of(uid)
+    }
+
+    async fn probe(&self, node: &str, url: &str) -> Result<Probed, AgentError> {
+        let mut client = self.client(node)?;
+        let request = proto::ProbeSourceRequest {
+            source: Some(wire::source(url)),
+        };
+        let call = Call::new(node, "ProbeSource", PROBE);
+        let answer = call.make(request, |request| async move {
+            client.probe_source(request).await
+        });
+        call.complete(wire::probed(answer.await?))
+    }
+
+    async fn start(&self, node: &str, job: &ImportJob) -> Result<Job, AgentError> {
+        let mut client = self.client(node)?;
+        let request = wire::start_request(job);
+        let call = Call::new(node, "StartJob", QUICK);
+        let answer = call.make(
+            request,
+            |request| async move { client.start_job(request).await },
+        );
+        let job = call.complete(wire::job(answer.await?))?;
+        lock(&self.shared.table).started(node, &job, Instant::now());
+        Ok(job)
+    }
+
+    async fn cancel(&self, node: &str, job_id: &str) -> Result<(), AgentError> {
+        let mut client = self.client(node)?;
+        let request = proto::CancelJobRequest {
+            job_id: job_id.to_owned(),
+        };
+        let call = Call::new(node, "CancelJob", CANCEL);
+        let answer = call.make(request, |request| async move {
+            client.cancel_job(request).await
+        });
+        answer.await?;
+        // The stream will say so as well; who cancelled need not wait for it.
+        lock(&self.shared.table).removed(node, job_id);
+        Ok(())
+    }
+}
+
+/// One call to one agent.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    node: &'a str,
+    name: &'static str,
+    deadline: Duration,
+}
+
+impl<'a> Call<'a> {
+    fn new(node: &'a str, name: &'static str, deadline: Duration) -> Self {
+        Self {
+            node,
+            name,
+            deadline,
+        }
+    }
+
+    /// Makes the call within its deadline, which the agent is told of.
+    async fn make<Q, A, F>(
+        self,
+        message: Q,
+        call: impl FnOnce(Request<Q>) -> F,
+    ) -> Result<A, AgentError>
+    where
+        F: Future<Output = Result<tonic::Response<A>, Status>>,
+    {
+        let mut request = Request::new(message);
+        request.set_timeout(self.deadline);
+        let late = || Status::deadline_exceeded(format!("no answer within {:?}", self.deadline));
+        let answer = tokio::time::timeout(self.deadline, call(request)).await;
+        match answer.unwrap_or_else(|_| Err(late())) {
+            Ok(response) => Ok(response.into_inner()),
+            Err(status) => Err(self.failed(&status)),
+        }
+    }
+
+    fn failed(self, status: &Status) -> AgentError {
+        let node = self.node.to_owned();
+        let call = self.name;
+        let message = status.message().to_owned();
+        match status.code() {
+            Code::InvalidArgument
+            | Code::FailedPrecondition
+            | Code::OutOfRange
+            | Code::PermissionDenied
+            | Code::Unimplemented => AgentError::Refused {
+                node,
+                call,
+                message,
+            },
+            code => AgentError::Call {
+                node,
+                call,
+                code: format!("{code:?}"),
+                message,
+            },
+        }
+    }
+
+    fn complete<T>(self, answer: Result<T, Missing>) -> Result<T, AgentError> {
+        answer.map_err(|Missing(missing)| AgentError::Incomplete {
+            node: self.node.to_owned(),
+            call: self.name,
+            missing,
+        })
+    }
+}
+
+/// Locks what a panic elsewhere may have left: every change to it is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

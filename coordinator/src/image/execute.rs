@@ -1,0 +1,200 @@
+//! Does the actions of a plan (client required). Nothing is decided here.
+//!
+//! Every action is safe to repeat: what exists already is taken as made, what
+//! is gone already as deleted, and a deletion names the UID that was seen, so
+//! it never meets a successor of the same name.
+
+use hypercloud_api::{ImagePhase, VirtualMachineImage, names};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Status;
+use kube::{Client, Error as KubeError};
+use serde_json::json;
+
+use super::build::{self, HolderTemplate};
+use super::error::ExecuteError;
+use super::observation::Observation;
+use super::retry;
+use super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
+use crate::agents::{AgentError, Agents};
+
+/// What acting needs.
+#[derive(Clone, Copy)]
+pub struct Hands<'a> {
+    /// The API server.
+    pub client: &'a Client,
+    /// The agents.
+    pub agents: &'a dyn Agents,
+    /// How holders are made.
+    pub template: &'a HolderTemplate,
+}
+
+/// Does the actions of `plan` in order and answers with the verdict that
+/// holds after them. The first failure ends the plan.
+pub async fn execute(
+    hands: Hands<'_>,
+    seen: &Observation,
+    plan: &Plan,
+) -> Result<Verdict, ExecuteError> {
+    let mut verdict = plan.verdict.clone();
+    for action in &plan.actions {
+        tracing::debug!(?action, "acting");
+        if let Some(learnt) = act(hands, seen, action).await? {
+            verdict = learnt;
+        }
+    }
+    Ok(verdict)
+}
+
+/// Does one action; answers with a verdict where something was learnt.
+async fn act(
+    hands: Hands<'_>,
+    seen: &Observation,
+    action: &Action,
+) -> Result<Option<Verdict>, ExecuteError> {
+    let image = &seen.image;
+    let namespace = image.metadata.namespace.as_deref().unwrap_or_default();
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(hands.client.clone(), namespace);
+    let pods: Api<Pod> = Api::namespaced(hands.client.clone(), namespace);
+    match action {
+        Action::AddFinalizer => set_finalizer(hands.client, image, Finalizer::Present).await,
+        Action::RemoveFinalizer => set_finalizer(hands.client, image, Finalizer::Absent).await,
+        Action::CreateClaim { size } => {
+            let made = claims
+                .create(&PostParams::default(), &build::claim(image, *size))
+                .await;
+            created(made, "create the claim", "ClaimRefused")
+        }
+        Action::CreateHolder => {
+            let pod = build::holder(image, seen.attempt(), hands.template);
+            let made = pods.create(&PostParams::default(), &pod).await;
+            created(made, "create the holder pod", "HolderRefused")
+        }
+        Action::DeleteClaim { uid } => {
+            let name = names::image_claim(seen.name());
+            let gone = claims.delete(&name, &exactly(uid)).await;
+            deleted(gone, "delete the claim")
+        }
+        Action::DeleteHolder { name, uid } => {
+            let gone = pods.delete(name, &exactly(uid)).await;
+            deleted(gone, "delete the holder pod")
+        }
+        Action::Probe { node, url } => {
+            let probed = hands.agents.probe(node, url).await;
+            let status = image.status.as_ref();
+            match probed.map_err(asking("probe the source"))? {
+                Ok(facts) => Ok(Some(Verdict::Probed(facts))),
+                Err(failure) => Ok(Some(retry::judge(status, &failure, true))),
+            }
+        }
+        Action::StartJob { node, job } => match hands.agents.start(node, job).await {
+            Ok(job) => Ok(Some(Verdict::Importing {
+                node: node.clone(),
+                job,
+            })),
+            Err(error @ AgentError::Refused { .. }) => {
+                let failure = TryFailure {
+                    reason: error.reason().to_owned(),
+                    message: error.to_string(),
+                    source: false,
+                };
+                Ok(Some(retry::another(image.status.as_ref(), failure)))
+            }
+            Err(error) => Err(asking("start the job")(error)),
+        },
+        Action::CancelJob { node, job_id } => {
+            let cancelled = hands.agents.cancel(node, job_id).await;
+            cancelled.map_err(asking("cancel the job"))?;
+            Ok(None)
+        }
+    }
+}
+
+/// Whether the finalizer is to be there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Finalizer {
+    Present,
+    Absent,
+}
+
+async fn set_finalizer(
+    client: &Client,
+    image: &VirtualMachineImage,
+    wanted: Finalizer,
+) -> Result<Option<Verdict>, ExecuteError> {
+    let meta = &image.metadata;
+    let namespace = meta.namespace.as_deref().unwrap_or_default();
+    let mut finalizers = meta.finalizers.clone().unwrap_or_default();
+    finalizers.retain(|name| name != names::FINALIZER);
+    if wanted == Finalizer::Present {
+        finalizers.push(names::FINALIZER.to_owned());
+    }
+    let patch = json!({"metadata": {
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+        "finalizers": finalizers,
+    }});
+    let images: Api<VirtualMachineImage> = Api::namespaced(client.clone(), namespace);
+    let name = meta.name.as_deref().unwrap_or_default();
+    let patched = images
+        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    match patched {
+        Err(KubeError::Api(status)) if status.is_not_found() => Ok(None),
+        Err(source) => {
+            let what = "change the finalizer";
+            Err(ExecuteError::Write { what, source })
+        }
+        Ok(_) => Ok(None),
+    }
+}
+
+/// A deletion of the object with this UID and no other.
+fn exactly(uid: &str) -> DeleteParams {
+    DeleteParams::background().preconditions(Preconditions {
+        uid: Some(uid.to_owned()),
+        resource_version: None,
+    })
+}
+
+/// What exists already was made by a former try of the same action, or will
+/// be seen as someone else's by the next look.
+///
+/// A refusal (quota, policy, a webhook) is not this coordinator's error: the
+/// user has to read of it.
+fn created<K>(
+    result: Result<K, KubeError>,
+    what: &'static str,
+    refused: &str,
+) -> Result<Option<Verdict>, ExecuteError> {
+    match result {
+        Ok(_) => Ok(None),
+        Err(KubeError::Api(status)) if status.is_already_exists() => Ok(None),
+        Err(KubeError::Api(status)) if is_refusal(&status) => Ok(Some(waiting(
+            ImagePhase::Preparing,
+            refused,
+            format!("the API server refuses to {what}: {}", status.message),
+        ))),
+        Err(source) => Err(ExecuteError::Write { what, source }),
+    }
+}
+
+fn is_refusal(status: &Status) -> bool {
+    status.is_forbidden() || status.is_invalid() || status.code == 400
+}
+
+/// What is gone, or has become another object, is deleted.
+fn deleted<T>(
+    result: Result<T, KubeError>,
+    what: &'static str,
+) -> Result<Option<Verdict>, ExecuteError> {
+    match result {
+        Ok(_) => Ok(None),
+        Err(KubeError::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(None),
+        Err(source) => Err(ExecuteError::Write { what, source }),
+    }
+}
+
+fn asking(what: &'static str) -> impl FnOnce(AgentError) -> ExecuteError {
+    move |source| ExecuteError::Agent { what, source }
+}

@@ -1,0 +1,177 @@
+//! What one look at the world found. Values only: made by
+//! [`observe`](super::observe), read by everything that decides.
+
+use std::collections::BTreeMap;
+
+use hypercloud_api::{VirtualMachineImage, names};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::agents::{AgentState, Job, JobSeen};
+
+/// Everything that deciding about one image needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observation {
+    /// The resource, as the API server has it.
+    pub image: VirtualMachineImage,
+    /// The claim of the image's name, whoever made it.
+    pub claim: Option<ClaimSeen>,
+    /// Every holder pod of the image, of any try.
+    pub holders: Vec<HolderSeen>,
+    /// The storage class the claim would get.
+    pub storage_class: StorageClassSeen,
+    /// The agents and what they do for the image.
+    pub agents: AgentsSeen,
+}
+
+/// Something wrong that people should read of, while it is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// One CamelCase word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimSeen {
+    /// UID of the claim.
+    pub uid: String,
+    /// Whether this image, and no other resource, owns it.
+    pub ours: bool,
+    /// Since when it is being deleted.
+    pub deleting_since: Option<Timestamp>,
+    /// Whether its volume is gone for good.
+    pub lost: bool,
+    /// Name of its volume, once bound.
+    pub volume_name: Option<String>,
+    /// Bytes it asks for.
+    pub requested: u64,
+    /// Why it is not bound, where something says so.
+    pub problem: Option<Problem>,
+}
+
+/// A holder pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HolderSeen {
+    /// Name of the pod.
+    pub name: String,
+    /// UID of the pod.
+    pub uid: String,
+    /// Since when it is being deleted.
+    pub deleting_since: Option<Timestamp>,
+    /// Node it was placed on.
+    pub node: Option<String>,
+    /// Where it is in its life.
+    pub state: HolderState,
+}
+
+/// Where a holder pod is in its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HolderState {
+    /// Not running yet; perhaps something is in its way.
+    Waiting(Option<Problem>),
+    /// Running: its volume is mounted.
+    Holding,
+    /// Ended, which a holder never does by itself.
+    Ended {
+        /// Why, as far as the pod says.
+        message: String,
+    },
+}
+
+/// The storage class that a claim would get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorageClassSeen {
+    /// It is there, or nobody had to look.
+    Found,
+    /// The class of this name is not there.
+    Missing(String),
+    /// No name is given and the cluster has no default class.
+    NoDefault,
+}
+
+/// The agents as they concern one image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentsSeen {
+    /// Nodes whose agent can be asked, sorted.
+    pub synced: Vec<String>,
+    /// Nodes that matter to the image and whose agent cannot be asked, with
+    /// the time since when.
+    pub away: BTreeMap<String, Timestamp>,
+    /// Jobs that belong to the image, of any try.
+    pub jobs: Vec<JobSeen>,
+}
+
+impl AgentsSeen {
+    /// Whether the agent of `node` can be asked.
+    pub fn state(&self, node: &str, now: Timestamp) -> AgentState {
+        if self.synced.iter().any(|name| name == node) {
+            return AgentState::Synced;
+        }
+        AgentState::Away {
+            since: self.away.get(node).copied().unwrap_or(now),
+        }
+    }
+
+    /// The job of this identity on `node`.
+    pub fn job(&self, node: &str, id: &str) -> Option<&Job> {
+        self.jobs
+            .iter()
+            .find(|seen| seen.node == node && seen.job.id == id)
+            .map(|seen| &seen.job)
+    }
+}
+
+impl Observation {
+    /// Name of the image.
+    pub fn name(&self) -> &str {
+        self.image.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// UID of the image.
+    pub fn uid(&self) -> &str {
+        self.image.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Number of the present try.
+    pub fn attempt(&self) -> u32 {
+        self.image
+            .status
+            .as_ref()
+            .and_then(|status| status.attempt)
+            .and_then(|attempt| u32::try_from(attempt).ok())
+            .unwrap_or(0)
+    }
+
+    /// Identity of the present try's job.
+    pub fn job_id(&self) -> String {
+        names::job_id(self.uid(), self.attempt())
+    }
+
+    /// Name of the present try's holder.
+    pub fn holder_name(&self) -> String {
+        names::image_holder(self.name(), self.attempt())
+    }
+
+    /// The present try's holder.
+    pub fn holder(&self) -> Option<&HolderSeen> {
+        let name = self.holder_name();
+        self.holders.iter().find(|holder| holder.name == name)
+    }
+
+    /// The claim, where it is this image's.
+    pub fn own_claim(&self) -> Option<&ClaimSeen> {
+        self.claim.as_ref().filter(|claim| claim.ours)
+    }
+
+    /// Whether `finalizer` is on the image.
+    pub fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.image
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|name| name == finalizer)
+    }
+}

@@ -1,0 +1,131 @@
+//! The end of an image: job, holder, claim, finalizer, in this order.
+//!
+//! Invariant: the finalizer always comes off. Every wait has a deadline;
+//! past it, what remains was asked to go already and is Kubernetes' to end
+//! (owner references), and a job on an agent that comes back later belongs to
+//! no image and is collected.
+
+use hypercloud_api::{ImagePhase, names};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::super::observation::{HolderSeen, Observation};
+use super::super::verdict::{Action, Again, Plan, Verdict, waiting};
+use super::RECHECK;
+use super::leftovers::{cancel, is_abandoned, release};
+use crate::agents::{AgentState, JobSeen, JobState};
+
+/// How long an agent that is away is waited for, to cancel its job.
+const AGENT_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// How long cancelling is tried at all.
+const CANCEL_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
+/// How long a holder is waited for on a node that does not answer.
+const LOST_HOLDER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// How long anything that is being deleted is waited for.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+
+/// The finalizer by which `kubectl delete --cascade=orphan` keeps what an
+/// object owns.
+const ORPHAN: &str = "orphan";
+
+/// The next step of the image's deletion.
+pub(super) fn plan(seen: &Observation, now: Timestamp) -> Plan {
+    if !seen.has_finalizer(names::FINALIZER) {
+        return Plan::say(Verdict::Keep, Again::OnChange);
+    }
+    let asked = seen
+        .image
+        .metadata
+        .deletion_timestamp
+        .as_ref()
+        .map_or(now, |time| time.0);
+    if let Some(node) = awaited_agent(seen, asked, now) {
+        let message = format!("waiting for the agent of node {node} to stop the job");
+        return wait(message);
+    }
+    let mut actions = Vec::new();
+    if now.duration_since(asked) <= CANCEL_PATIENCE {
+        actions.extend(cancel(seen, |_| true));
+    }
+    actions.extend(release(seen, |_| true));
+    if !actions.is_empty() {
+        return act(actions, "the job and its holder pod are being stopped");
+    }
+    if let Some(holder) = seen
+        .holders
+        .iter()
+        .find(|holder| awaited(seen, holder, now))
+    {
+        return wait(format!(
+            "waiting for the end of the holder pod {}",
+            holder.name
+        ));
+    }
+    if let Some(claim) = seen.own_claim()
+        && !seen.has_finalizer(ORPHAN)
+    {
+        let name = names::image_claim(seen.name());
+        match claim.deleting_since {
+            None => {
+                let uid = claim.uid.clone();
+                let message = format!("the claim {name} is being deleted");
+                return act(vec![Action::DeleteClaim { uid }], &message);
+            }
+            // A claim whose holder hangs on a lost node waits for it; so
+            // would the image.
+            Some(since) if seen.holders.is_empty() && now.duration_since(since) <= PATIENCE => {
+                return wait(format!("waiting for the end of the claim {name}"));
+            }
+            Some(_) => {}
+        }
+    }
+    Plan::act(Action::RemoveFinalizer, Verdict::Keep, Again::OnChange)
+}
+
+/// A node whose agent has a job of the image, or may have one, and is away,
+/// but not for too long.
+fn awaited_agent(seen: &Observation, asked: Timestamp, now: Timestamp) -> Option<String> {
+    let status = seen.image.status.as_ref();
+    let running = status
+        .filter(|status| !matches!(status.phase, Some(ImagePhase::Ready | ImagePhase::Failed)))
+        .and_then(|status| status.transfer.as_ref())
+        .filter(|transfer| transfer.completion_time.is_none())
+        .map(|transfer| transfer.node_name.as_str());
+    // A job that ended has closed its volume.
+    let at_work =
+        |job: &&JobSeen| !matches!(job.job.state, JobState::Succeeded | JobState::Failed(_));
+    let jobs = seen.agents.jobs.iter().filter(at_work);
+    let known = jobs.map(|job| job.node.as_str());
+    running
+        .into_iter()
+        .chain(known)
+        .find(|node| match seen.agents.state(node, now) {
+            AgentState::Synced => false,
+            AgentState::Away { since } => {
+                now.duration_since(asked.max(since)) <= AGENT_PATIENCE
+                    && now.duration_since(asked) <= CANCEL_PATIENCE
+            }
+        })
+        .map(str::to_owned)
+}
+
+/// Whether the end of a holder is still worth waiting for.
+fn awaited(seen: &Observation, holder: &HolderSeen, now: Timestamp) -> bool {
+    let since = holder.deleting_since.unwrap_or(now);
+    now.duration_since(since) <= PATIENCE && !is_abandoned(seen, holder, LOST_HOLDER_PATIENCE, now)
+}
+
+fn act(actions: Vec<Action>, message: &str) -> Plan {
+    Plan {
+        actions,
+        verdict: waiting(ImagePhase::Deleting, "Deleting", message),
+        again: Again::Now,
+    }
+}
+
+fn wait(message: String) -> Plan {
+    let verdict = waiting(ImagePhase::Deleting, "Deleting", message);
+    Plan::say(
+        verdict,
+        Again::After(RECHECK.min(std::time::Duration::from_secs(5))),
+    )
+}

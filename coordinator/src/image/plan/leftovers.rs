@@ -1,0 +1,132 @@
+//! Jobs, holders and claims that a former state of the image left behind.
+//!
+//! Order: the job first, because its answer says that the volume is closed;
+//! then the holder, because its end releases the volume; then the claim.
+
+use hypercloud_api::ImagePhase;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::super::observation::{HolderSeen, Observation};
+use super::super::verdict::{Action, Again, Plan, Verdict, waiting};
+use super::{AGENT_LIMIT, RECHECK};
+use crate::agents::{AgentState, JobSeen};
+
+/// After the end of every try: nothing is kept, least of all a claim that is
+/// half filled.
+pub(super) fn after_failure(seen: &Observation) -> Plan {
+    let mut actions = cancel(seen, |_| true);
+    actions.extend(release(seen, |_| true));
+    if actions.is_empty()
+        && seen.holders.is_empty()
+        && let Some(claim) = seen.own_claim()
+        && claim.deleting_since.is_none()
+    {
+        actions.push(Action::DeleteClaim {
+            uid: claim.uid.clone(),
+        });
+    }
+    rest(actions, Verdict::Keep)
+}
+
+/// After the import: the job is forgotten, the claim stays.
+pub(super) fn after_success(seen: &Observation) -> Plan {
+    let mut actions = release(seen, |_| true);
+    actions.extend(cancel(seen, |_| true));
+    rest(actions, Verdict::Ready)
+}
+
+/// What former tries left; the present one waits until it is gone.
+pub(super) fn of_other_tries(seen: &Observation, now: Timestamp) -> Option<Plan> {
+    let id = seen.job_id();
+    let name = seen.holder_name();
+    let transfer = seen
+        .image
+        .status
+        .as_ref()
+        .and_then(|status| status.transfer.as_ref());
+    let stale_job = |seen: &JobSeen| {
+        seen.job.id != id
+            || transfer.is_none_or(|chosen| chosen.job_id != id || chosen.node_name != seen.node)
+    };
+    let mut actions = cancel(seen, stale_job);
+    actions.extend(release(seen, |holder| holder.name != name));
+    if !actions.is_empty() {
+        return Some(Plan {
+            actions,
+            verdict: Verdict::Keep,
+            again: Again::Now,
+        });
+    }
+    let former = seen
+        .holders
+        .iter()
+        .find(|holder| holder.name != name && !is_abandoned(seen, holder, AGENT_LIMIT, now))?;
+    let message = format!(
+        "waiting for the end of the former holder pod {}",
+        former.name
+    );
+    let verdict = waiting(ImagePhase::Preparing, "HolderTerminating", message);
+    Some(Plan::say(verdict, Again::After(RECHECK)))
+}
+
+/// Cancels the jobs that `which` picks, where the agent can be asked.
+pub(super) fn cancel(seen: &Observation, which: impl Fn(&JobSeen) -> bool) -> Vec<Action> {
+    let agents = &seen.agents;
+    agents
+        .jobs
+        .iter()
+        .filter(|job| agents.synced.contains(&job.node) && which(job))
+        .map(|job| Action::CancelJob {
+            node: job.node.clone(),
+            job_id: job.job.id.clone(),
+        })
+        .collect()
+}
+
+/// Deletes the holders that `which` picks and nobody deleted yet.
+pub(super) fn release(seen: &Observation, which: impl Fn(&HolderSeen) -> bool) -> Vec<Action> {
+    seen.holders
+        .iter()
+        .filter(|holder| holder.deleting_since.is_none() && which(holder))
+        .map(|holder| Action::DeleteHolder {
+            name: holder.name.clone(),
+            uid: holder.uid.clone(),
+        })
+        .collect()
+}
+
+/// Whether a holder is being deleted on a node whose agent is away for
+/// `limit`: kubelet is not there to end it, so nothing comes of waiting. The
+/// pod is not deleted by force; the volume's attachment guards its bytes.
+pub(super) fn is_abandoned(
+    seen: &Observation,
+    holder: &HolderSeen,
+    limit: SignedDuration,
+    now: Timestamp,
+) -> bool {
+    let Some(deleting) = holder.deleting_since else {
+        return false;
+    };
+    match holder
+        .node
+        .as_deref()
+        .map(|node| seen.agents.state(node, now))
+    {
+        Some(AgentState::Away { since }) => now.duration_since(deleting.max(since)) > limit,
+        Some(AgentState::Synced) | None => false,
+    }
+}
+
+/// Does `actions` and looks again; with none, waits for a change.
+fn rest(actions: Vec<Action>, verdict: Verdict) -> Plan {
+    let again = if actions.is_empty() {
+        Again::OnChange
+    } else {
+        Again::Now
+    };
+    Plan {
+        actions,
+        verdict,
+        again,
+    }
+}

@@ -1,0 +1,171 @@
+//! What was concluded about an image, and what to do about it. Values only,
+//! compared by tests.
+
+use std::time::Duration;
+
+use hypercloud_api::ImagePhase;
+
+use crate::agents::{Facts, ImportJob, Job};
+
+/// One thing to do. The executor does it and decides nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Put the finalizer on the image.
+    AddFinalizer,
+    /// Take the finalizer off the image.
+    RemoveFinalizer,
+    /// Have the agent of `node` look at the source.
+    Probe {
+        /// Node of the agent.
+        node: String,
+        /// Address of the source.
+        url: String,
+    },
+    /// Make the image's claim.
+    CreateClaim {
+        /// Bytes to ask for.
+        size: u64,
+    },
+    /// Delete the image's claim, if it still is the one that was seen.
+    DeleteClaim {
+        /// UID of the claim.
+        uid: String,
+    },
+    /// Make the holder pod of the present try.
+    CreateHolder,
+    /// Delete a holder pod, if it still is the one that was seen.
+    DeleteHolder {
+        /// Name of the pod.
+        name: String,
+        /// UID of the pod.
+        uid: String,
+    },
+    /// Start a job, or find it running.
+    StartJob {
+        /// Node of the agent.
+        node: String,
+        /// The job.
+        job: ImportJob,
+    },
+    /// Stop and forget a job.
+    CancelJob {
+        /// Node of the agent.
+        node: String,
+        /// Identity of the job.
+        job_id: String,
+    },
+}
+
+/// What was concluded about an image; the status follows from it alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing to say that the status does not say already.
+    Keep,
+    /// Not there yet, for a reason that is no failure.
+    Waiting {
+        /// Phase to show.
+        phase: ImagePhase,
+        /// One CamelCase word.
+        reason: String,
+        /// For people.
+        message: String,
+    },
+    /// The source was looked at.
+    Probed(Facts),
+    /// The job is about to be started: written down before it is.
+    TransferChosen {
+        /// Identity of the job.
+        job_id: String,
+        /// Node of the agent.
+        node: String,
+        /// UID of the holder whose volume is filled.
+        holder_uid: String,
+    },
+    /// The job is at work.
+    Importing {
+        /// Node of the agent.
+        node: String,
+        /// The job as last reported.
+        job: Job,
+    },
+    /// The job succeeded; the holder is still to go.
+    Completed(Job),
+    /// The claim holds the image and nothing mounts it.
+    Ready,
+    /// The claim is gone though nothing failed: start over.
+    ClaimLost {
+        /// For people.
+        message: String,
+    },
+    /// The present try failed; there is another.
+    TryFailed(TryFailure),
+    /// There is nothing more to try.
+    Failed {
+        /// One CamelCase word.
+        reason: String,
+        /// For people.
+        message: String,
+    },
+}
+
+/// Why a try failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TryFailure {
+    /// One CamelCase word.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// Whether it was the source that failed.
+    pub source: bool,
+}
+
+/// When to look again, if nothing happens before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// At once: the status or the world was changed by the plan itself.
+    Now,
+    /// After this time.
+    After(Duration),
+    /// When something changes; a slow look guards against a lost event.
+    OnChange,
+}
+
+/// What to do, what to say, and when to look again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// To be done in this order; what fails ends the plan.
+    pub actions: Vec<Action>,
+    /// What the status is to say once all is done.
+    pub verdict: Verdict,
+    /// When to look again.
+    pub again: Again,
+}
+
+impl Plan {
+    /// A plan without actions.
+    pub fn say(verdict: Verdict, again: Again) -> Self {
+        Self {
+            actions: Vec::new(),
+            verdict,
+            again,
+        }
+    }
+
+    /// A plan of one action.
+    pub fn act(action: Action, verdict: Verdict, again: Again) -> Self {
+        Self {
+            actions: vec![action],
+            verdict,
+            again,
+        }
+    }
+}
+
+/// A [`Verdict::Waiting`].
+pub fn waiting(phase: ImagePhase, reason: &str, message: impl Into<String>) -> Verdict {
+    Verdict::Waiting {
+        phase,
+        reason: reason.to_owned(),
+        message: message.into(),
+    }
+}

@@ -1,0 +1,164 @@
+//! Puts the parts together: health, leadership, and what a leader runs.
+//!
+//! One token stops everything: a signal, a lost Lease or the end of any part
+//! cancels it, and then every task listens. A lost Lease ends the process,
+//! and Kubernetes starts a fresh one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::runtime::events::{Recorder, Reporter};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::agents::pool::{Endpoints, Pool};
+use crate::agents::{Agents, collect, discover};
+use crate::config::{Config, LogFormat};
+use crate::health;
+use crate::image::build::HolderTemplate;
+use crate::image::controller;
+use crate::image::plan::Policy;
+use crate::image::reconcile::Context;
+use crate::leader::Candidate;
+use crate::metrics::Metrics;
+use crate::tls;
+
+/// Name by which Events say who speaks.
+const REPORTER: &str = "hypercloud-storage-coordinator";
+
+/// How long reconciles that run may take to end; below the 30 s that a pod
+/// is given.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Sets up the log.
+pub fn log(format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| "info,kube_client=warn".into());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter);
+    match format {
+        LogFormat::Json => builder.json().init(),
+        LogFormat::Text => builder.init(),
+    }
+}
+
+/// Runs the coordinator until a signal, or until it no longer leads.
+pub async fn run(config: Config) -> anyhow::Result<()> {
+    // Fails only if a provider is set already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = Client::try_default()
+        .await
+        .context("no cluster to talk to")?;
+    let stop = CancellationToken::new();
+    stop_on_signal(&stop)?;
+    let metrics = Arc::new(Metrics::default());
+    let listener = TcpListener::bind(config.health_address)
+        .await
+        .with_context(|| format!("cannot listen at {}", config.health_address))?;
+    let health = tokio::spawn(health::serve(listener, Arc::clone(&metrics), stop.clone()));
+
+    let namespace = &config.namespace;
+    let mut candidate = Candidate::new(client.clone(), namespace, config.identity.clone());
+    if candidate.elected(&stop).await {
+        tracing::info!(identity = %config.identity, "leading");
+        metrics.set_leading(true);
+        let mut work = tokio::spawn(lead(client, config.clone(), metrics, stop.clone()));
+        // The Lease is renewed until the work has come to its end.
+        tokio::select! {
+            lost = candidate.lead() => {
+                // Nothing of this leader may act once another can lead.
+                work.abort();
+                stop.cancel();
+                return Err(lost).context("leadership lost");
+            }
+            worked = &mut work => {
+                candidate.release().await.context("cannot release the lease")?;
+                worked.context("the leader's work panicked")??;
+            }
+            () = overdue(&stop) => {
+                work.abort();
+                candidate.release().await.context("cannot release the lease")?;
+                tracing::warn!("stopped with work under way");
+            }
+        }
+    }
+    health.await?.context("the health endpoints failed")
+}
+
+/// What a leader runs, until `stop`.
+async fn lead(
+    client: Client,
+    config: Config,
+    metrics: Arc<Metrics>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let _stop = stop.clone().drop_guard();
+    let namespace = config.namespace.as_str();
+    let certificates = tls::ensure(&client, namespace, Timestamp::now()).await?;
+    let (tls_sender, tls_receiver) = watch::channel(certificates);
+    let (endpoints_sender, endpoints) = watch::channel(Endpoints::new());
+    let (pool, changes) = Pool::new(tls_receiver);
+    let agents: Arc<dyn Agents> = Arc::new(pool.clone());
+    let reporter = Reporter {
+        controller: REPORTER.to_owned(),
+        instance: Some(config.identity.clone()),
+    };
+    let context = Context {
+        client: client.clone(),
+        agents: Arc::clone(&agents),
+        recorder: Recorder::new(client.clone(), reporter),
+        template: HolderTemplate {
+            image: config.holder_image.clone(),
+            agent_namespace: config.namespace.clone(),
+        },
+        policy: Policy {
+            overhead: config.filesystem_overhead,
+        },
+        metrics,
+    };
+    let port = config.agent_port;
+    tokio::join!(
+        tls::renew(client.clone(), namespace, tls_sender, stop.clone()),
+        discover::discover(
+            client.clone(),
+            namespace,
+            port,
+            endpoints_sender,
+            stop.clone()
+        ),
+        pool.run(endpoints, stop.clone()),
+        collect::collect(client, agents, stop.clone()),
+        async {
+            controller::run(Arc::new(context), changes, stop.clone()).await;
+            // Without its controller a leader must not hold the Lease.
+            stop.cancel();
+        },
+    );
+    Ok(())
+}
+
+/// Ends when the time for a graceful end is over.
+async fn overdue(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(GRACE).await;
+}
+
+/// SIGTERM and SIGINT cancel `stop`.
+fn stop_on_signal(stop: &CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let stop = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping");
+        stop.cancel();
+    });
+    Ok(())
+}
