@@ -101,6 +101,14 @@ async fn metrics(State(health): State<Health>) -> String {
     ] {
         let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
     }
+    if let Some(memory) = crate::memory::resident() {
+        for (name, value) in [
+            ("process_resident_memory_bytes", memory.now),
+            ("process_resident_memory_max_bytes", memory.peak),
+        ] {
+            let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
+        }
+    }
     text
 }
 

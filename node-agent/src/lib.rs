@@ -12,6 +12,7 @@ pub mod health;
 pub mod hold;
 pub mod job;
 pub mod logs;
+pub mod memory;
 pub mod node;
 pub mod server;
 pub mod source;
