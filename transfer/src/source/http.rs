@@ -122,41 +122,55 @@ impl HttpReader {
         // Never closed.
         let _permit = self.0.connections.acquire().await.ok();
         let mut retry = Retry::new(&self.0.options);
-        let mut may_resolve_anew = true;
+        let mut failed_at: Option<Url> = None;
         let mut filled = 0;
         while filled < into.len() {
             let before = filled;
-            let failed = self.read_once(place, into, &mut filled).await.err();
+            let mut asked = self.resolved();
+            let failed = self
+                .read_once(place, into, &mut filled, &mut asked)
+                .await
+                .err();
             // Next to nothing is no progress, or a server that resets after
             // every byte would be asked for ever.
             if filled - before >= 64 << 10 || filled == into.len() {
                 retry.progressed();
             }
-            if let Some(failure) = failed {
-                if may_resolve_anew && failure.is_of_the_address() && self.resolve_anew() {
-                    may_resolve_anew = false;
-                } else {
-                    retry.pause(failure.error, failure.after).await?;
-                }
+            let Some(failure) = failed else { continue };
+            // Where the address led may have expired: it is followed anew, as
+            // long as it leads somewhere new.
+            let moved = asked != self.0.original && failed_at.as_ref() != Some(&asked);
+            if failure.is_of_the_address() && moved {
+                self.forget(&asked);
+                failed_at = Some(asked);
+                retry.count(failure.error)?;
+            } else {
+                retry.pause(failure.error, failure.after).await?;
             }
         }
         Ok(())
     }
 
-    /// Forgets where the address led; whether that is elsewhere.
-    fn resolve_anew(&self) -> bool {
-        let moved = self.resolved() != self.0.original;
-        self.set_resolved(self.0.original.clone());
-        moved
+    /// Forgets where the address led, unless it leads elsewhere by now.
+    fn forget(&self, expired: &Url) {
+        let mut resolved = self
+            .0
+            .resolved
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if *resolved == *expired {
+            *resolved = self.0.original.clone();
+        }
     }
 
     /// One request for what is still missing. `filled` counts what came, even
-    /// when it ends in an error.
+    /// when it ends in an error; `asked` becomes the URL that answered.
     async fn read_once(
         &self,
         place: Extent,
         into: &mut [u8],
         filled: &mut usize,
+        asked: &mut Url,
     ) -> Result<(), Failure> {
         let inner = &self.0;
         let missing = Extent::between(place.start + *filled as u64, place.end());
@@ -168,7 +182,8 @@ impl HttpReader {
                 .filter(|validator| validator.starts_with('"')),
         };
         let (mut response, url) =
-            redirect::follow(&inner.client, &inner.options, self.resolved(), asking).await?;
+            redirect::follow(&inner.client, &inner.options, asked.clone(), asking).await?;
+        asked.clone_from(&url);
         let length = answer::judge_part(
             &url,
             &response,

@@ -30,6 +30,18 @@ impl Retry {
         self.failures = 0;
     }
 
+    /// Counts a failure that needs no pause.
+    ///
+    /// # Errors
+    /// Gives `error` back when it is one too many.
+    pub(super) fn count(&mut self, error: SourceError) -> Result<(), SourceError> {
+        if self.failures >= self.limit {
+            return Err(error);
+        }
+        self.failures += 1;
+        Ok(())
+    }
+
     /// Waits before the next try, at least as long as the server `asked`
     /// for (within the limit).
     ///

@@ -51,6 +51,10 @@ pub(super) async fn follow(
 /// neither takes them elsewhere nor brings its own.
 fn next(url: &Url, location: &str) -> Option<Url> {
     let mut next = url.join(location).ok()?;
+    if !matches!(next.scheme(), "http" | "https") {
+        // Without an authority there is nothing to remove; it is refused.
+        return Some(next);
+    }
     let (user, password) = if next.origin() == url.origin() {
         (url.username(), url.password())
     } else {

@@ -1,0 +1,94 @@
+//! Running imports and watching them.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use hypercloud_transfer::{
+    AddressPolicy, CancellationToken, Checkpoint, DiskFile, HttpSource, ImportRequest, Imported,
+    Observer, Options, Progress, SourceFacts, SourceSpec, TargetSpec, TransferError, import,
+};
+
+/// Remembers all it was told.
+#[derive(Default)]
+pub struct Watch {
+    pub facts: Mutex<Option<SourceFacts>>,
+    pub checkpoints: Mutex<Vec<Checkpoint>>,
+    pub progress: Mutex<Vec<Progress>>,
+    /// Cancelled at the checkpoint of this number.
+    pub stop_at: Option<(usize, CancellationToken)>,
+}
+
+impl Observer for Watch {
+    fn facts(&self, facts: &SourceFacts) {
+        *self.facts.lock().unwrap() = Some(facts.clone());
+    }
+
+    fn progress(&self, progress: Progress) {
+        self.progress.lock().unwrap().push(progress);
+    }
+
+    fn checkpoint(&self, checkpoint: &Checkpoint) -> std::io::Result<()> {
+        let mut checkpoints = self.checkpoints.lock().unwrap();
+        checkpoints.push(checkpoint.clone());
+        if let Some((number, token)) = &self.stop_at
+            && checkpoints.len() >= *number
+        {
+            token.cancel();
+        }
+        Ok(())
+    }
+}
+
+/// Options for tests: loopback allowed, no long waits.
+pub fn options() -> Options {
+    Options {
+        address_policy: AddressPolicy::Any,
+        backoff_initial: std::time::Duration::from_millis(5),
+        backoff_limit: std::time::Duration::from_millis(50),
+        stall_timeout: std::time::Duration::from_millis(500),
+        progress_interval: std::time::Duration::from_millis(10),
+        ..Options::default()
+    }
+}
+
+pub fn file(directory: &Path) -> TargetSpec {
+    TargetSpec::DiskFile(DiskFile {
+        directory: directory.into(),
+        name: "disk.img".into(),
+        owner: None,
+        mode: 0o660,
+    })
+}
+
+pub fn local(path: &Path) -> SourceSpec {
+    SourceSpec::File(PathBuf::from(path))
+}
+
+pub fn http(url: &str) -> SourceSpec {
+    SourceSpec::Http(HttpSource {
+        url: url.parse().unwrap(),
+    })
+}
+
+pub fn request(source: SourceSpec, target: TargetSpec) -> ImportRequest {
+    ImportRequest {
+        source,
+        target,
+        expected: None,
+        resume: None,
+    }
+}
+
+pub async fn run(
+    source: SourceSpec,
+    target: TargetSpec,
+    options: &Options,
+) -> Result<Imported, TransferError> {
+    import(
+        request(source, target),
+        options,
+        Arc::new(()),
+        CancellationToken::new(),
+    )
+    .await
+}
