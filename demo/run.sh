@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/phases.sh
+. tests/local-cluster.sh
 
 cache=${HCS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hypercloud-storage}/demo
 name=debian
@@ -25,8 +26,7 @@ fi
 
 tests/system-up.sh
 if [ -z "${KUBECONFIG:-}" ]; then
-    KUBECONFIG=$(cargo run --quiet --package test-cluster -- kubeconfig)
-    export KUBECONFIG
+    use_local_cluster
 fi
 class=${HCS_E2E_STORAGE_CLASS:-loopfile}
 shell_image=${HCS_E2E_SHELL_IMAGE:-hcs-test/busybox:1}

@@ -5,8 +5,10 @@ cd "$(dirname "$0")/.."
 
 cargo fmt --all --check
 cargo clippy --quiet --workspace --all-targets -- -D warnings
-cargo xtask generate --check
-cargo xtask tidy
+cargo build --quiet --workspace --bins
+xtask=${CARGO_TARGET_DIR:-target}/debug/xtask
+"$xtask" generate --check
+"$xtask" tidy
 
 # `cargo deny` is built once and kept outside the checkout by its version.
 version=0.20.2

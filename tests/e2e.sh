@@ -3,10 +3,10 @@
 # Arguments go to the test binary: a test's name, --test-threads, ...
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tests/local-cluster.sh
 if [ -z "${KUBECONFIG:-}" ]; then
-    KUBECONFIG=$(cargo run --quiet --package test-cluster -- kubeconfig)
-    export KUBECONFIG
+    use_local_cluster
 fi
 # Some tests take parts of the system away; the others must live with that,
 # as they would in production.
-cargo test --package e2e --test e2e -- --test-threads 3 "$@"
+cargo test --workspace --test e2e -- --test-threads 3 "$@"

@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/phases.sh
+. tests/local-cluster.sh
 
 phase "unit tests"
 cargo test --workspace --exclude e2e --no-fail-fast
@@ -14,7 +15,7 @@ scripts/check.sh
 own_cluster=
 if [ -z "${KUBECONFIG:-}" ]; then
     own_cluster=yes
-    trap 'cargo run --quiet --package test-cluster -- down' EXIT
+    trap '"$test_cluster" down' EXIT
     phase "the test cluster's CSI driver against csi-sanity"
     (cd tests/cluster/csi-driver && GOFLAGS=-buildvcs=false go test ./...)
 fi

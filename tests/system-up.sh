@@ -7,18 +7,21 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/phases.sh
+. tests/local-cluster.sh
 
 if [ -z "${KUBECONFIG:-}" ]; then
     phase "build the coordinator and the node agent"
-    cargo build --quiet --package hypercloud-coordinator --package node-agent --package test-cluster
-    target=${CARGO_TARGET_DIR:-target}/debug
+    # All of the workspace: the dependencies are compiled with one set of features.
+    cargo build --quiet --workspace --bins
     phase "bring the cluster up"
-    "$target/test-cluster" up
-    KUBECONFIG=$("$target/test-cluster" kubeconfig)
-    export KUBECONFIG
+    "$test_cluster" up
+    use_local_cluster
     phase "build the images and load them"
-    "$target/test-cluster" image load hypercloud-storage/coordinator:dev --bin "$target/coordinator"
-    "$target/test-cluster" image load hypercloud-storage/node-agent:dev --bin "$target/node-agent"
+    programs=$(dirname "$test_cluster")
+    for name in coordinator node-agent; do
+        "$test_cluster" image load "hypercloud-storage/$name:dev" \
+            --bin "$programs/$name=/usr/local/bin/$name"
+    done
 fi
 
 phase "install the system"
