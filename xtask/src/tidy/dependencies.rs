@@ -14,10 +14,26 @@ struct Rule {
 }
 
 const RULES: &[Rule] = &[
-    Rule { folder: "api", siblings: &[], never: &["tokio", "tonic", "reqwest"] },
-    Rule { folder: "proto", siblings: &[], never: &["kube", "tokio", "reqwest"] },
-    Rule { folder: "disk", siblings: &[], never: &["kube", "tokio", "tonic", "reqwest"] },
-    Rule { folder: "transfer", siblings: &["hypercloud-disk"], never: &["kube", "tonic"] },
+    Rule {
+        folder: "api",
+        siblings: &[],
+        never: &["tokio", "tonic", "reqwest"],
+    },
+    Rule {
+        folder: "proto",
+        siblings: &[],
+        never: &["kube", "tokio", "reqwest"],
+    },
+    Rule {
+        folder: "disk",
+        siblings: &[],
+        never: &["kube", "tokio", "tonic", "reqwest"],
+    },
+    Rule {
+        folder: "transfer",
+        siblings: &["hypercloud-disk"],
+        never: &["kube", "tonic"],
+    },
     Rule {
         folder: "node-agent",
         siblings: &["hypercloud-proto", "hypercloud-disk", "hypercloud-transfer"],
@@ -30,7 +46,12 @@ const RULES: &[Rule] = &[
     },
     Rule {
         folder: "cli",
-        siblings: &["hypercloud-api", "hypercloud-disk", "hypercloud-proto", "hypercloud-transfer"],
+        siblings: &[
+            "hypercloud-api",
+            "hypercloud-disk",
+            "hypercloud-proto",
+            "hypercloud-transfer",
+        ],
         never: &[],
     },
 ];
@@ -92,7 +113,11 @@ mod tests {
 
     #[test]
     fn a_forbidden_sibling_is_reported() {
-        let rule = Rule { folder: "disk", siblings: &[], never: &["tokio"] };
+        let rule = Rule {
+            folder: "disk",
+            siblings: &[],
+            never: &["tokio"],
+        };
         let found = breaches(&rule, &["tokio", "serde", "hypercloud-api"]);
         assert_eq!(found.len(), 2, "{found:?}");
     }

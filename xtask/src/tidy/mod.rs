@@ -39,7 +39,10 @@ fn rust_files(root: &Path) -> anyhow::Result<Vec<SourceFile>> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
             let path = entry?.path();
-            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            let name = path
+                .file_name()
+                .and_then(|n| n.to_str())
+                .unwrap_or_default();
             if path.is_dir() {
                 if !name.starts_with('.') && name != "target" && name != "generated" {
                     folders.push(path);

@@ -4,11 +4,24 @@
 use super::SourceFile;
 
 /// Names of the modules that decide, whether as a file or as a folder.
-const PURE: &[&str] = &["plan", "validate", "status", "state", "decide", "placement", "sizing"];
+const PURE: &[&str] = &[
+    "plan",
+    "validate",
+    "status",
+    "state",
+    "decide",
+    "placement",
+    "sizing",
+];
 
 /// Crates of which those modules must exist; elsewhere the words may mean
 /// something else.
-const CRATES: &[&str] = &["coordinator/src/", "node-agent/src/", "api/src/", "disk/src/"];
+const CRATES: &[&str] = &[
+    "coordinator/src/",
+    "node-agent/src/",
+    "api/src/",
+    "disk/src/",
+];
 
 /// What an effect looks like in source text, with the reason it is refused.
 const EFFECTS: &[(&str, &str)] = &[
@@ -27,12 +40,19 @@ const EFFECTS: &[(&str, &str)] = &[
 
 /// Effects in modules that must have none.
 pub fn check(files: &[SourceFile]) -> Vec<String> {
-    files.iter().filter(|file| is_pure(&file.path)).flat_map(effects).collect()
+    files
+        .iter()
+        .filter(|file| is_pure(&file.path))
+        .flat_map(effects)
+        .collect()
 }
 
 fn is_pure(path: &str) -> bool {
     CRATES.iter().any(|prefix| path.starts_with(prefix))
-        && path.trim_end_matches(".rs").split('/').any(|part| PURE.contains(&part))
+        && path
+            .trim_end_matches(".rs")
+            .split('/')
+            .any(|part| PURE.contains(&part))
         && !path.contains("tests")
 }
 
@@ -43,9 +63,16 @@ fn effects(file: &SourceFile) -> Vec<String> {
         .enumerate()
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
         .flat_map(|(number, line)| {
-            EFFECTS.iter().filter(|(text, _)| line.contains(text)).map(move |(text, what)| {
-                format!("{}:{}: decides, so it must not reach {what}: {text}", file.path, number + 1)
-            })
+            EFFECTS
+                .iter()
+                .filter(|(text, _)| line.contains(text))
+                .map(move |(text, what)| {
+                    format!(
+                        "{}:{}: decides, so it must not reach {what}: {text}",
+                        file.path,
+                        number + 1
+                    )
+                })
         })
         .collect()
 }
@@ -55,7 +82,11 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> usize {
-        check(&[SourceFile { path: path.into(), text: text.into() }]).len()
+        check(&[SourceFile {
+            path: path.into(),
+            text: text.into(),
+        }])
+        .len()
     }
 
     #[test]

@@ -10,8 +10,9 @@ const MOST_LINES: usize = 500;
 const LONG: &[(&str, &str)] = &[];
 
 /// Module names that say nothing of what lives there.
-const EMPTY_NAMES: &[&str] =
-    &["util", "utils", "helper", "helpers", "common", "misc", "manager", "data", "info"];
+const EMPTY_NAMES: &[&str] = &[
+    "util", "utils", "helper", "helpers", "common", "misc", "manager", "data", "info",
+];
 
 /// Breaches of the conventions for source files.
 pub fn check(files: &[SourceFile]) -> Vec<String> {
@@ -21,15 +22,26 @@ pub fn check(files: &[SourceFile]) -> Vec<String> {
 fn check_file(file: &SourceFile) -> Vec<String> {
     let mut found = Vec::new();
     if !file.text.starts_with("//!") && !file.text.starts_with("#!") {
-        found.push(format!("{}: begins without a `//!` that says what it is", file.path));
+        found.push(format!(
+            "{}: begins without a `//!` that says what it is",
+            file.path
+        ));
     }
     let lines = file.text.lines().count();
     if lines > MOST_LINES && !LONG.iter().any(|(path, _)| *path == file.path) {
         found.push(format!("{}: {lines} lines; split it by subject", file.path));
     }
-    let stem = file.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
+    let stem = file
+        .path
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches(".rs");
     if EMPTY_NAMES.contains(&stem) {
-        found.push(format!("{}: the name says nothing of what lives there", file.path));
+        found.push(format!(
+            "{}: the name says nothing of what lives there",
+            file.path
+        ));
     }
     found
 }
@@ -39,7 +51,10 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        check(&[SourceFile { path: path.into(), text: text.into() }])
+        check(&[SourceFile {
+            path: path.into(),
+            text: text.into(),
+        }])
     }
 
     #[test]
