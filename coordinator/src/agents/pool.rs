@@ -271,6 +271,7 @@ impl<'a> Call<'a> {
         let message = status.message().to_owned();
         match status.code() {
             Code::InvalidArgument
+            | Code::AlreadyExists
             | Code::FailedPrecondition
             | Code::OutOfRange
             | Code::PermissionDenied

@@ -34,7 +34,7 @@ pub async fn observe(
     let uid = image.metadata.uid.clone().unwrap_or_default();
     let mut claim = claim(client, namespace, name, &uid).await?;
     let mut holders = holders(client, namespace, name, &uid).await?;
-    explain(client, namespace, claim.as_mut(), &mut holders).await?;
+    explain(client, namespace, claim.as_mut(), &mut holders).await;
     let storage_class = match claim {
         Some(_) => StorageClassSeen::Found,
         None => storage_class(client, image.spec.storage_class_name.as_deref()).await?,
@@ -100,9 +100,9 @@ async fn explain(
     namespace: &str,
     claim: Option<&mut ClaimSeen>,
     holders: &mut [HolderSeen],
-) -> Result<(), ObserveError> {
+) {
     for holder in holders.iter_mut().filter(|holder| read::is_silent(holder)) {
-        let events = events(client, namespace, &holder.uid).await?;
+        let events = events(client, namespace, &holder.uid).await;
         holder.state = HolderState::Waiting(read::warning(&events, "HolderMountFailed"));
     }
     if let Some(claim) = claim
@@ -110,20 +110,23 @@ async fn explain(
         && claim.deleting_since.is_none()
         && !holders.is_empty()
     {
-        let events = events(client, namespace, &claim.uid).await?;
+        let events = events(client, namespace, &claim.uid).await;
         claim.problem = read::warning(&events, "ProvisioningFailed");
     }
-    Ok(())
 }
 
-async fn events(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Event>, ObserveError> {
+/// The Events about an object; they only explain, so none is as good as a
+/// failure to read them.
+async fn events(client: &Client, namespace: &str, uid: &str) -> Vec<Event> {
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let fields = format!("involvedObject.uid={uid}");
-    let list = events
-        .list(&ListParams::default().fields(&fields))
-        .await
-        .map_err(reading("the events"))?;
-    Ok(list.items)
+    match events.list(&ListParams::default().fields(&fields)).await {
+        Ok(list) => list.items,
+        Err(error) => {
+            tracing::debug!(%error, "reading events");
+            Vec::new()
+        }
+    }
 }
 
 async fn storage_class(

@@ -1,0 +1,260 @@
+//! Whole imports in a simulated world, with a coordinator that dies before
+//! any one of its effects.
+//!
+//! Every scenario runs once undisturbed, and then once for each effect of
+//! that run with the coordinator dying before it; each time it has to come to
+//! the same end.
+
+mod world;
+
+use hypercloud_api::ImagePhase;
+use proptest::prelude::*;
+use world::{NODES, World, failure};
+
+/// Seconds after which a scenario has to have ended: ten tries with their
+/// delays, a node that stays away, and some.
+const LIMIT: u32 = 6000;
+
+/// What happens to the world at a second.
+type Script = fn(&mut World, u32);
+/// Whether the world is as it has to end.
+type End = fn(&World) -> bool;
+
+struct Scenario {
+    name: &'static str,
+    script: Script,
+    end: End,
+}
+
+fn ready(world: &World) -> bool {
+    world.phase() == Some(ImagePhase::Ready) && world.is_tidy() && world.claim.is_some()
+}
+
+fn failed(world: &World) -> bool {
+    world.phase() == Some(ImagePhase::Failed) && world.is_tidy() && world.claim.is_none()
+}
+
+fn gone(world: &World) -> bool {
+    world.image.is_none() && world.is_tidy() && world.claim.is_none()
+}
+
+const SCENARIOS: [Scenario; 12] = [
+    Scenario {
+        name: "nothing happens",
+        script: |_, _| {},
+        end: ready,
+    },
+    Scenario {
+        name: "two tries fail",
+        script: |world, second| {
+            if second == 0 {
+                world.failures = vec![failure("Reset", true), failure("Stalled", true)];
+            }
+        },
+        end: ready,
+    },
+    Scenario {
+        name: "a probe fails",
+        script: |world, second| {
+            if second == 0 {
+                world.probe_failures = vec![failure("Unavailable", true)];
+            }
+        },
+        end: ready,
+    },
+    Scenario {
+        name: "the source is no image",
+        script: |world, second| {
+            if second == 0 {
+                world.probe_failures = vec![failure("NotAnImage", false)];
+            }
+        },
+        end: failed,
+    },
+    Scenario {
+        name: "the image is broken",
+        script: |world, second| {
+            if second == 0 {
+                world.failures = vec![failure("Corrupt", false)];
+            }
+        },
+        end: failed,
+    },
+    Scenario {
+        name: "every try fails",
+        script: |world, second| {
+            if second == 0 {
+                world.failures = vec![failure("Reset", true); 40];
+            }
+        },
+        end: failed,
+    },
+    Scenario {
+        name: "the holder is deleted",
+        script: |world, second| {
+            if second == 3 {
+                world.delete_pods();
+            }
+        },
+        end: ready,
+    },
+    Scenario {
+        name: "the agent loses its journal",
+        script: |world, second| {
+            if second == 3 {
+                for node in NODES {
+                    world.switch(node, true, false);
+                }
+            }
+        },
+        end: ready,
+    },
+    Scenario {
+        name: "the node is away for ten minutes",
+        script: |world, second| {
+            if second == 3
+                && let Some(node) = world.job_node()
+            {
+                world.switch(node, false, true);
+            }
+            if second == 603 {
+                for node in NODES {
+                    world.switch(node, true, true);
+                }
+            }
+        },
+        end: ready,
+    },
+    Scenario {
+        name: "the claim is deleted once it is ready",
+        script: |world, second| {
+            if second == 30 {
+                world.delete_claim();
+            }
+        },
+        end: |world| ready(world) && world.claim.as_ref().is_some_and(|c| c.uid != "claim-1"),
+    },
+    Scenario {
+        name: "the image is deleted meanwhile",
+        script: |world, second| {
+            if second == 3 {
+                world.delete_image();
+            }
+        },
+        end: gone,
+    },
+    Scenario {
+        name: "the image is deleted while its node is gone",
+        script: |world, second| {
+            if second == 3
+                && let Some(node) = world.job_node()
+            {
+                world.switch(node, false, false);
+            }
+            if second == 4 {
+                world.delete_image();
+            }
+            // What holder and claim are left is Kubernetes' to end.
+            if second == 2000 {
+                world.delete_claim();
+            }
+        },
+        end: gone,
+    },
+];
+
+/// Runs a scenario with a coordinator that dies before effect `death`.
+/// Answers with the number of effects.
+fn run(scenario: &Scenario, death: Option<u32>) -> u32 {
+    let mut world = World::new();
+    world.fuse = death;
+    let mut quiet = 0;
+    for second in 0..LIMIT {
+        (scenario.script)(&mut world, second);
+        if world.reconcile().is_err() {
+            // The next one takes over some seconds later.
+            world.fuse = None;
+            (0..3).for_each(|_| world.tick());
+        }
+        world.tick();
+        quiet = if (scenario.end)(&world) { quiet + 1 } else { 0 };
+        // It has to stay as it is, past anything that a script still does.
+        if quiet > 60 && second > 60 {
+            return world.effects;
+        }
+    }
+    panic!(
+        "{}: with a death before effect {death:?} it ends as {:?} {:?}, claim {:?}, pods {:?}",
+        scenario.name,
+        world.phase(),
+        world.image.map(|image| image.status),
+        world.claim,
+        world.pods,
+    );
+}
+
+#[test]
+fn every_scenario_survives_a_death_before_any_effect() {
+    for scenario in &SCENARIOS {
+        let effects = run(scenario, None);
+        assert!(effects > 2, "{}: {effects} effects", scenario.name);
+        for death in 0..effects {
+            run(scenario, Some(death));
+        }
+    }
+}
+
+#[test]
+fn an_undisturbed_import_takes_few_effects() {
+    // Finalizer, claim, holder, job, holder gone, job gone, and the statuses.
+    let effects = run(&SCENARIOS[0], None);
+    assert!(effects <= 24, "{effects} effects");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever happens, and however often the coordinator dies, in the end
+    /// the image is ready or has failed, and a deleted one is gone.
+    #[test]
+    fn any_sequence_of_mishaps_ends(
+        mishaps in prop::collection::vec((0u32..40, 0u8..8), 0..6),
+        deaths in prop::collection::vec(0u32..12, 0..6),
+        delete in any::<bool>(),
+    ) {
+        let mut world = World::new();
+        let mut deaths = deaths.into_iter();
+        world.fuse = deaths.next();
+        let mut ended = false;
+        for second in 0..LIMIT {
+            for (_, kind) in mishaps.iter().filter(|(at, _)| *at == second) {
+                match kind {
+                    0 => world.failures.push(failure("Reset", true)),
+                    1 => world.probe_failures.push(failure("Unavailable", true)),
+                    2 => world.delete_pods(),
+                    3 => world.delete_claim(),
+                    4 => for node in NODES { world.switch(node, true, false); }
+                    5 => world.switch("n1", false, true),
+                    6 => world.switch("n2", false, false),
+                    _ => world.failures.push(failure("Corrupt", false)),
+                }
+            }
+            if second == 400 {
+                for node in NODES { world.switch(node, true, true); }
+            }
+            if second == 50 && delete {
+                world.delete_image();
+            }
+            if world.reconcile().is_err() {
+                world.fuse = deaths.next();
+            }
+            world.tick();
+            if world.image.is_none() || (second > 500 && (ready(&world) || failed(&world))) {
+                ended = true;
+                break;
+            }
+        }
+        prop_assert!(ended, "{:?} {:?}", world.image.as_ref().map(|i| &i.status), world.claim);
+        prop_assert_eq!(delete, world.image.is_none());
+    }
+}
