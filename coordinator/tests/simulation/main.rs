@@ -5,6 +5,8 @@
 //! that run with the coordinator dying before it; each time it has to come to
 //! the same end.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
 mod world;
 
 use hypercloud_api::ImagePhase;

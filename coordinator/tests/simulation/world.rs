@@ -4,6 +4,8 @@
 //! The world never does what real ones refuse: a claim that a pod uses does
 //! not go away, and a pod whose volume a job has open does not end.
 
+mod cluster;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use hypercloud_api::{
@@ -140,86 +142,6 @@ impl World {
         found.map(|(node, _)| *node)
     }
 
-    /// A second passes: the cluster does its part.
-    pub fn tick(&mut self) {
-        self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
-        self.kubelet();
-        let uses_claim = !self.pods.is_empty();
-        if self
-            .claim
-            .as_ref()
-            .is_some_and(|claim| claim.deleting_since.is_some())
-            && !uses_claim
-        {
-            self.claim = None;
-        }
-        self.work();
-    }
-
-    fn kubelet(&mut self) {
-        let agents = &self.agents;
-        let busy = |pod: &HolderSeen| {
-            let open = |agent: &Agent| {
-                agent
-                    .jobs
-                    .values()
-                    .any(|(job, uid)| *uid == pod.uid && at_work(&job.state))
-            };
-            agents.values().any(open)
-        };
-        let down = |pod: &HolderSeen| pod.node.as_deref().is_some_and(|node| !agents[node].up);
-        self.pods
-            .retain(|pod| pod.deleting_since.is_none() || busy(pod) || down(pod));
-        let up: Vec<&str> = NODES.into_iter().filter(|node| agents[node].up).collect();
-        let now = self.now;
-        for pod in &mut self.pods {
-            if pod.state != HolderState::Waiting(None) || pod.deleting_since.is_some() {
-                continue;
-            }
-            if let (Some(claim), Some(node)) = (&mut self.claim, up.first()) {
-                claim.volume_name = Some(format!("pv-of-{}", claim.uid));
-                pod.node = Some((*node).to_owned());
-                pod.state = HolderState::Holding;
-            }
-        }
-        for (node, agent) in &self.agents {
-            // A node that is gone for long is deleted, and its pods with it.
-            let gone = !agent.up && now.duration_since(agent.since) > SignedDuration::from_mins(20);
-            if gone {
-                self.pods.retain(|pod| pod.node.as_deref() != Some(*node));
-            }
-        }
-    }
-
-    fn work(&mut self) {
-        for agent in self.agents.values_mut().filter(|agent| agent.up) {
-            for (job, pod) in agent.jobs.values_mut() {
-                if !at_work(&job.state) {
-                    continue;
-                }
-                if !self.pods.iter().any(|seen| seen.uid == *pod) {
-                    job.state = JobState::Failed(failure("VolumeGone", true));
-                    continue;
-                }
-                job.progress.done += 25;
-                job.state = match job.progress.done {
-                    0..=25 => JobState::Preparing,
-                    26..=75 => JobState::Transferring,
-                    76..=100 => JobState::Verifying,
-                    _ => JobState::Succeeded,
-                };
-                if job.progress.done == 50 && !self.failures.is_empty() {
-                    job.state = JobState::Failed(take(&mut self.failures));
-                }
-                if job.state == JobState::Succeeded
-                    && let Some(claim) = &self.claim
-                {
-                    self.complete.insert(claim.uid.clone());
-                }
-            }
-        }
-    }
-
     fn observe(&self) -> Option<Observation> {
         let image = self.image.clone()?;
         let agents = AgentsSeen {
@@ -345,14 +267,14 @@ impl World {
             Action::Probe { node, .. } => {
                 assert!(self.agents[node.as_str()].up);
                 if !self.probe_failures.is_empty() {
-                    let failure = take(&mut self.probe_failures);
+                    let failure = cluster::take(&mut self.probe_failures);
                     return Some(retry::judge(status, &failure, true));
                 }
                 Some(Verdict::Probed(facts()))
             }
             Action::CreateClaim { size } => {
                 let uid = self.uid("claim");
-                self.claim.get_or_insert_with(|| ClaimSeen {
+                self.claim.get_or_insert(ClaimSeen {
                     uid,
                     ours: true,
                     deleting_since: None,
@@ -437,15 +359,6 @@ impl World {
     pub fn is_tidy(&self) -> bool {
         let up = self.agents.values().filter(|agent| agent.up);
         self.pods.is_empty() && up.map(|agent| agent.jobs.len()).sum::<usize>() == 0
-    }
-}
-
-/// The next failure; one that is terminal stays, however often it is asked.
-fn take(failures: &mut Vec<Failure>) -> Failure {
-    if failures[0].retryable {
-        failures.remove(0)
-    } else {
-        failures[0].clone()
     }
 }
 

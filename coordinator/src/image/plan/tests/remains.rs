@@ -1,0 +1,172 @@
+//! What former states leave behind, and deletion.
+
+use super::*;
+
+#[test]
+fn a_claim_of_someone_else_is_left_alone_in_every_state() {
+    for mut seen in [probed(), chosen(), ready(), deleted(ready())] {
+        seen.holders.clear();
+        seen.claim = claimed().claim.map(|claim| ClaimSeen {
+            ours: false,
+            ..claim
+        });
+        let plan = decide(&seen, 0);
+        assert!(!plan.actions.contains(&delete_claim()), "{plan:?}");
+        if seen.image.metadata.deletion_timestamp.is_none() {
+            assert_eq!(reason(&plan), "ClaimConflict");
+            assert_eq!(plan.again, Again::After(SLOW_RECHECK));
+        }
+    }
+}
+
+#[test]
+fn a_ready_image_forgets_its_job_and_rests() {
+    let mut seen = ready();
+    assert_eq!(decide(&seen, 0), Plan::say(Verdict::Ready, Again::OnChange));
+    seen.agents.jobs = vec![job_on("n2", "uid-0", JobState::Succeeded)];
+    assert_eq!(
+        decide(&seen, 0),
+        Plan::act(cancel("n2", "uid-0"), Verdict::Ready, Again::Now)
+    );
+}
+
+#[test]
+fn a_lost_claim_starts_over() {
+    let mut seen = ready();
+    seen.claim = None;
+    let plan = decide(&seen, 0);
+    assert!(matches!(plan.verdict, Verdict::ClaimLost { .. }) && plan.actions.is_empty());
+    for mut seen in [ready(), running(JobState::Transferring)] {
+        seen.claim.as_mut().unwrap().deleting_since = Some(at(0));
+        let plan = decide(&seen, 0);
+        assert!(
+            matches!(plan.verdict, Verdict::ClaimLost { .. }),
+            "{plan:?}"
+        );
+    }
+}
+
+#[test]
+fn the_next_try_waits_its_time_and_sweeps_up_meanwhile() {
+    let mut seen = running(JobState::Transferring);
+    let former = seen.holder_name();
+    let status = status(&mut seen);
+    status.attempt = Some(1);
+    status.transfer = None;
+    status.retry = Some(RetryStatus {
+        failures: 1,
+        next_time: Some(Time(at(20))),
+        ..RetryStatus::default()
+    });
+    let plan = decide(&seen, 0);
+    assert_eq!(
+        plan.actions,
+        [cancel("n2", "uid-0"), delete_holder(&former)]
+    );
+    seen.agents.jobs.clear();
+    seen.holders[0].deleting_since = Some(at(0));
+    assert_eq!(reason(&decide(&seen, 0)), "HolderTerminating");
+    seen.holders.clear();
+    let wait = Again::After(Duration::from_secs(15));
+    assert_eq!(decide(&seen, 5), Plan::say(Verdict::Keep, wait));
+    assert_eq!(decide(&seen, 20).actions, [Action::CreateHolder]);
+}
+
+#[test]
+fn a_former_holder_on_a_lost_node_is_not_waited_for_for_ever() {
+    let mut seen = lost_agent(claimed());
+    status(&mut seen).attempt = Some(1);
+    let former = names::image_holder("ubuntu", 0);
+    seen.holders = vec![holder(&former, HolderState::Holding)];
+    seen.holders[0].deleting_since = Some(at(10));
+    assert_eq!(reason(&decide(&seen, 300)), "HolderTerminating");
+    assert_eq!(decide(&seen, 311).actions, [Action::CreateHolder]);
+}
+
+#[test]
+fn a_job_in_the_wrong_place_is_cancelled() {
+    let mut seen = running(JobState::Transferring);
+    seen.agents
+        .jobs
+        .push(job_on("n1", "uid-0", JobState::Transferring));
+    assert_eq!(decide(&seen, 0).actions, [cancel("n1", "uid-0")]);
+}
+
+#[test]
+fn after_a_failure_nothing_stays() {
+    let mut seen = running(JobState::Failed(Failure {
+        reason: "Corrupt".into(),
+        message: String::new(),
+        retryable: false,
+    }));
+    status(&mut seen).phase = Some(ImagePhase::Failed);
+    let name = seen.holder_name();
+    assert_eq!(
+        decide(&seen, 0).actions,
+        [cancel("n2", "uid-0"), delete_holder(&name)]
+    );
+    seen.agents.jobs.clear();
+    seen.holders.clear();
+    assert_eq!(decide(&seen, 0).actions, [delete_claim()]);
+    seen.claim = None;
+    assert_eq!(decide(&seen, 0), Plan::say(Verdict::Keep, Again::OnChange));
+}
+
+#[test]
+fn deletion_stops_the_job_then_the_holder_then_the_claim() {
+    let mut seen = deleted(running(JobState::Transferring));
+    let name = seen.holder_name();
+    assert_eq!(
+        decide(&seen, 0).actions,
+        [cancel("n2", "uid-0"), delete_holder(&name)]
+    );
+    seen.agents.jobs.clear();
+    seen.holders[0].deleting_since = Some(at(0));
+    assert_eq!(
+        (reason(&decide(&seen, 0)), decide(&seen, 0).actions),
+        ("Deleting", vec![])
+    );
+    seen.holders.clear();
+    assert_eq!(decide(&seen, 0).actions, [delete_claim()]);
+    seen.claim.as_mut().unwrap().deleting_since = Some(at(0));
+    assert_eq!(decide(&seen, 0).actions, []);
+    seen.claim = None;
+    assert_eq!(decide(&seen, 0).actions, [Action::RemoveFinalizer]);
+    seen.image.metadata.finalizers = None;
+    assert_eq!(decide(&seen, 0), Plan::say(Verdict::Keep, Again::OnChange));
+}
+
+#[test]
+fn deletion_waits_for_a_lost_agent_but_not_for_ever() {
+    let mut seen = lost_agent(deleted(running(JobState::Transferring)));
+    let name = seen.holder_name();
+    assert_eq!(decide(&seen, 29).actions, []);
+    assert_eq!(decide(&seen, 31).actions, [delete_holder(&name)]);
+    seen.holders[0].deleting_since = Some(at(31));
+    assert_eq!(decide(&seen, 60).actions, []);
+    // The holder hangs: its claim is asked to go, and the image need not wait.
+    assert_eq!(decide(&seen, 95).actions, [delete_claim()]);
+    seen.claim.as_mut().unwrap().deleting_since = Some(at(95));
+    assert_eq!(decide(&seen, 96).actions, [Action::RemoveFinalizer]);
+}
+
+#[test]
+fn deletion_ends_even_if_nothing_goes() {
+    let mut seen = deleted(running(JobState::Transferring));
+    // The agent never cancels, the holder never ends, someone uses the claim.
+    seen.holders[0].deleting_since = Some(at(0));
+    seen.claim.as_mut().unwrap().deleting_since = Some(at(0));
+    assert_eq!(decide(&seen, 121).actions, []);
+    assert_eq!(decide(&seen, 301).actions, [Action::RemoveFinalizer]);
+}
+
+#[test]
+fn orphaning_keeps_the_claim() {
+    let mut seen = deleted(ready());
+    seen.image.metadata.finalizers = Some(vec![names::FINALIZER.into(), "orphan".into()]);
+    assert_eq!(decide(&seen, 0).actions, [Action::RemoveFinalizer]);
+    // The garbage collector was faster: the claim is nobody's by now.
+    seen.image.metadata.finalizers = Some(vec![names::FINALIZER.into()]);
+    seen.claim.as_mut().unwrap().ours = false;
+    assert_eq!(decide(&seen, 0).actions, [Action::RemoveFinalizer]);
+}

@@ -1,0 +1,104 @@
+//! Up to the claim.
+
+use super::*;
+
+#[test]
+fn an_image_from_an_object_store_fails_and_nothing_is_made() {
+    let mut seen = fresh();
+    seen.image.metadata.finalizers = None;
+    seen.image.spec.source = ImageSource {
+        http: None,
+        object_store: Some(ObjectStoreSource::default()),
+    };
+    let plan = decide(&seen, 0);
+    assert_eq!(plan.actions, []);
+    assert_eq!(reason(&plan), "ObjectStoreNotSupported");
+    assert!(matches!(plan.verdict, Verdict::Failed { .. }));
+}
+
+#[test]
+fn the_finalizer_comes_first() {
+    let mut seen = fresh();
+    seen.image.metadata.finalizers = Some(vec!["other".into()]);
+    let expected = Plan::act(Action::AddFinalizer, Verdict::Keep, Again::Now);
+    assert_eq!(decide(&seen, 0), expected);
+}
+
+#[test]
+fn any_agent_probes_and_without_one_it_waits() {
+    let plan = decide(&fresh(), 0);
+    let [Action::Probe { node, url }] = plan.actions.as_slice() else {
+        panic!("{plan:?}");
+    };
+    assert!(["n1", "n2"].contains(&node.as_str()) && url == URL);
+    let mut seen = fresh();
+    seen.agents.synced.clear();
+    let plan = decide(&seen, 0);
+    assert_eq!(
+        (reason(&plan), plan.again),
+        ("NoAgentReady", Again::After(RECHECK))
+    );
+    // Before the first probe, people are told.
+    let mut seen = fresh();
+    seen.image.status = None;
+    assert_eq!(
+        (reason(&decide(&seen, 0)), decide(&seen, 0).actions),
+        ("Probing", vec![])
+    );
+}
+
+#[test]
+fn probes_are_spread_over_the_agents() {
+    let mut seen = fresh();
+    let mut nodes = std::collections::BTreeSet::new();
+    for n in 0..20 {
+        seen.image.metadata.uid = Some(format!("uid-{n}"));
+        if let [Action::Probe { node, .. }] = decide(&seen, 0).actions.as_slice() {
+            nodes.insert(node.clone());
+        }
+    }
+    assert_eq!(nodes.len(), 2);
+}
+
+#[test]
+fn the_claim_is_sized_by_the_facts() {
+    let plan = decide(&probed(), 0);
+    assert_eq!(plan.actions, [Action::CreateClaim { size: 10 * GIB }]);
+    let mut seen = probed();
+    let claim = seen.image.spec.pvc.get_or_insert_default();
+    claim.volume_mode = Some(VolumeMode::Filesystem);
+    let size = 10_836 << 20;
+    assert_eq!(decide(&seen, 0).actions, [Action::CreateClaim { size }]);
+}
+
+#[test]
+fn without_its_storage_class_it_waits() {
+    for class in [
+        StorageClassSeen::Missing("fast".into()),
+        StorageClassSeen::NoDefault,
+    ] {
+        let mut seen = probed();
+        seen.storage_class = class;
+        let plan = decide(&seen, 0);
+        assert_eq!(
+            (reason(&plan), plan.actions.len()),
+            ("StorageClassNotFound", 0)
+        );
+        assert_eq!(plan.again, Again::After(RECHECK));
+    }
+}
+
+#[test]
+fn a_former_claim_is_waited_for_or_replaced() {
+    let mut seen = claimed();
+    seen.claim.as_mut().unwrap().deleting_since = Some(at(0));
+    assert_eq!(reason(&decide(&seen, 0)), "ClaimTerminating");
+    assert_eq!(decide(&seen, 0).actions, []);
+    // The source grew between two tries.
+    let mut seen = claimed();
+    seen.claim.as_mut().unwrap().requested = GIB;
+    assert_eq!(decide(&seen, 0).actions, [delete_claim()]);
+    let mut seen = claimed();
+    seen.claim.as_mut().unwrap().lost = true;
+    assert_eq!(decide(&seen, 0).actions, [delete_claim()]);
+}

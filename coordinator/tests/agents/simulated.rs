@@ -1,0 +1,155 @@
+//! An agent that does what it is told by the test.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use futures::{Stream, StreamExt, stream};
+use hypercloud_coordinator::tls::issue::KeyedCertificate;
+use hypercloud_proto::agent::v1::node_agent_server::{NodeAgent, NodeAgentServer};
+use hypercloud_proto::agent::v1::watch_jobs_response::Event;
+use hypercloud_proto::agent::v1::*;
+use tokio::net::TcpListener;
+use tokio::sync::broadcast;
+use tokio_stream::wrappers::{BroadcastStream, TcpListenerStream};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use tonic::{Code, Request, Response, Status};
+
+#[derive(Clone)]
+pub struct Simulated {
+    name: String,
+    jobs: Arc<Mutex<BTreeMap<String, Job>>>,
+    events: broadcast::Sender<Event>,
+    refuse: Arc<Mutex<Option<Code>>>,
+    stop: CancellationToken,
+}
+
+impl Simulated {
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            jobs: Arc::default(),
+            events: broadcast::channel(64).0,
+            refuse: Arc::default(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Listens on loopback, trusting clients of `authority`.
+    pub async fn serve(&self, authority: &KeyedCertificate, own: &KeyedCertificate) -> SocketAddr {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let tls = ServerTlsConfig::new()
+            .identity(Identity::from_pem(&own.certificate, &own.key))
+            .client_ca_root(Certificate::from_pem(&authority.certificate));
+        let server = Server::builder()
+            .tls_config(tls)
+            .unwrap()
+            .add_service(NodeAgentServer::new(self.clone()))
+            .serve_with_incoming(TcpListenerStream::new(listener));
+        let stop = self.stop.clone();
+        tokio::spawn(async move { stop.run_until_cancelled(server).await });
+        address
+    }
+
+    /// Dies: open streams end with it.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// A job is from now on as given.
+    pub fn put(&self, job: Job) {
+        self.jobs
+            .lock()
+            .unwrap()
+            .insert(job.id.clone(), job.clone());
+        let _ = self.events.send(Event::Changed(job));
+    }
+
+    pub fn answer_starts_with(&self, code: Code) {
+        *self.refuse.lock().unwrap() = Some(code);
+    }
+}
+
+type Events = Pin<Box<dyn Stream<Item = Result<WatchJobsResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl NodeAgent for Simulated {
+    async fn get_node(&self, _: Request<GetNodeRequest>) -> Result<Response<Node>, Status> {
+        Ok(Response::new(Node {
+            name: self.name.clone(),
+            version: "test".into(),
+            boot_id: "boot".into(),
+        }))
+    }
+
+    async fn probe_source(
+        &self,
+        _: Request<ProbeSourceRequest>,
+    ) -> Result<Response<ProbeSourceResponse>, Status> {
+        let facts = SourceFacts {
+            format: ImageFormat::Raw.into(),
+            virtual_size: 1024,
+            ..SourceFacts::default()
+        };
+        let result = Some(probe_source_response::Result::Facts(facts));
+        Ok(Response::new(ProbeSourceResponse { result }))
+    }
+
+    async fn start_job(&self, request: Request<StartJobRequest>) -> Result<Response<Job>, Status> {
+        if let Some(code) = *self.refuse.lock().unwrap() {
+            return Err(Status::new(code, "as told"));
+        }
+        let id = request.into_inner().job_id;
+        let known = self.jobs.lock().unwrap().get(&id).cloned();
+        let job = known.unwrap_or_else(|| Job {
+            id,
+            state: JobState::Pending.into(),
+            ..Job::default()
+        });
+        self.jobs
+            .lock()
+            .unwrap()
+            .insert(job.id.clone(), job.clone());
+        Ok(Response::new(job))
+    }
+
+    type WatchJobsStream = Events;
+
+    async fn watch_jobs(&self, _: Request<WatchJobsRequest>) -> Result<Response<Events>, Status> {
+        let events = BroadcastStream::new(self.events.subscribe());
+        let jobs: Vec<Job> = self.jobs.lock().unwrap().values().cloned().collect();
+        let snapshot = jobs
+            .into_iter()
+            .map(Event::Changed)
+            .chain([Event::Synced(Synced {})]);
+        let stop = self.stop.clone();
+        let stream = stream::iter(snapshot)
+            .chain(events.filter_map(async |event| event.ok()))
+            .map(|event| Ok(WatchJobsResponse { event: Some(event) }))
+            .take_until(stop.cancelled_owned());
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn list_jobs(
+        &self,
+        _: Request<ListJobsRequest>,
+    ) -> Result<Response<ListJobsResponse>, Status> {
+        let jobs = self.jobs.lock().unwrap().values().cloned().collect();
+        Ok(Response::new(ListJobsResponse { jobs }))
+    }
+
+    async fn cancel_job(
+        &self,
+        request: Request<CancelJobRequest>,
+    ) -> Result<Response<CancelJobResponse>, Status> {
+        let id = request.into_inner().job_id;
+        if self.jobs.lock().unwrap().remove(&id).is_some() {
+            let _ = self.events.send(Event::Removed(id));
+        }
+        Ok(Response::new(CancelJobResponse {}))
+    }
+}

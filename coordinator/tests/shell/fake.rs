@@ -1,0 +1,221 @@
+//! A scripted API server and a simulated agent.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use http::{Request, Response};
+use hypercloud_coordinator::agents::{
+    AgentError, AgentState, Agents, Facts, ImageFormat, ImportJob, Job, JobSeen, JobState, Probed,
+    Progress,
+};
+use hypercloud_coordinator::image::build::HolderTemplate;
+use hypercloud_coordinator::image::plan::Policy;
+use hypercloud_coordinator::image::reconcile::Context;
+use hypercloud_coordinator::image::size::Overhead;
+use hypercloud_coordinator::metrics::Metrics;
+use kube::Client;
+use kube::client::Body;
+use kube::runtime::events::{Recorder, Reporter};
+use serde_json::{Value, json};
+use tower_test::mock;
+
+/// Requests that are expected, in order, each with its answer.
+#[derive(Default)]
+pub struct Script(VecDeque<(String, String, u16, Value)>);
+
+impl Script {
+    pub fn on(&mut self, method: &str, path: &str, code: u16, answer: Value) {
+        self.0.push_back((method.into(), path.into(), code, answer));
+    }
+}
+
+/// What was asked of the API server.
+#[derive(Clone, Default)]
+pub struct Requests {
+    script: Arc<Mutex<Script>>,
+    seen: Arc<Mutex<Vec<(String, String, Value)>>>,
+}
+
+impl Requests {
+    /// Expected requests that were not made.
+    pub fn left(&self) -> usize {
+        self.script.lock().unwrap().0.len()
+    }
+
+    /// The bodies of the requests of this method and path.
+    pub fn bodies(&self, method: &str, path: &str) -> Vec<Value> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter()
+            .filter(|(m, p, _)| m == method && p == path)
+            .map(|(_, _, body)| body.clone())
+            .collect()
+    }
+
+    /// The body of the first of them.
+    pub fn body(&self, method: &str, path: &str) -> Value {
+        let bodies = self.bodies(method, path);
+        bodies
+            .first()
+            .cloned()
+            .unwrap_or_else(|| panic!("no {method} {path}"))
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let (method, path) = (
+            request.method().to_string(),
+            request.uri().path().to_owned(),
+        );
+        let bytes = request.into_body().collect_bytes().await.unwrap();
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        let next = self.script.lock().unwrap().0.pop_front();
+        let expected = next.unwrap_or_else(|| panic!("unexpected {method} {path} {body}"));
+        assert_eq!((&expected.0, &expected.1), (&method, &path), "{body}");
+        self.seen.lock().unwrap().push((method, path, body));
+        Response::builder()
+            .status(expected.2)
+            .body(Body::from(serde_json::to_vec(&expected.3).unwrap()))
+            .unwrap()
+    }
+}
+
+/// A reconciler's context on a scripted API server.
+pub fn context(script: Script, agent: Agent) -> (Context, Requests) {
+    let (service, mut handle) = mock::pair::<Request<Body>, Response<Body>>();
+    let requests = Requests {
+        script: Arc::new(Mutex::new(script)),
+        seen: Arc::default(),
+    };
+    let server = requests.clone();
+    tokio::spawn(async move {
+        while let Some((request, send)) = handle.next_request().await {
+            send.send_response(server.answer(request).await);
+        }
+    });
+    let client = Client::new(service, "team");
+    let reporter = Reporter {
+        controller: "test".into(),
+        instance: Some("test".into()),
+    };
+    let context = Context {
+        client: client.clone(),
+        agents: Arc::new(agent),
+        recorder: Recorder::new(client, reporter),
+        template: HolderTemplate {
+            image: "agent:test".into(),
+            agent_namespace: "system".into(),
+        },
+        policy: Policy {
+            overhead: Overhead::DEFAULT,
+        },
+        metrics: Arc::new(Metrics::default()),
+    };
+    (context, requests)
+}
+
+/// An agent on node n1.
+pub struct Agent {
+    pub probe: Probed,
+    pub jobs: Vec<JobSeen>,
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        let facts = Facts {
+            format: ImageFormat::Raw,
+            virtual_size: 1 << 30,
+            source_size: None,
+            validator: None,
+            ranges: false,
+        };
+        Self {
+            probe: Ok(facts),
+            jobs: vec![],
+        }
+    }
+}
+
+impl Agent {
+    pub fn with_job(id: &str, state: JobState, done: u64) -> Self {
+        let job = Job {
+            id: id.into(),
+            state,
+            progress: Progress {
+                total: 100,
+                done,
+                received: 5,
+                written: 6,
+            },
+        };
+        let node = "n1".to_owned();
+        Self {
+            jobs: vec![JobSeen { node, job }],
+            ..Self::default()
+        }
+    }
+}
+
+#[async_trait]
+impl Agents for Agent {
+    fn synced(&self) -> Vec<String> {
+        vec!["n1".into()]
+    }
+
+    fn state(&self, _: &str) -> AgentState {
+        AgentState::Synced
+    }
+
+    fn jobs(&self) -> Vec<JobSeen> {
+        self.jobs.clone()
+    }
+
+    fn jobs_of(&self, _: &str) -> Vec<JobSeen> {
+        self.jobs.clone()
+    }
+
+    async fn probe(&self, _: &str, _: &str) -> Result<Probed, AgentError> {
+        Ok(self.probe.clone())
+    }
+
+    async fn start(&self, node: &str, _: &ImportJob) -> Result<Job, AgentError> {
+        Err(AgentError::Away { node: node.into() })
+    }
+
+    async fn cancel(&self, _: &str, _: &str) -> Result<(), AgentError> {
+        Ok(())
+    }
+}
+
+pub fn image() -> Value {
+    json!({
+        "apiVersion": "hypercloud.tmaxanc.com/v1alpha1",
+        "kind": "VirtualMachineImage",
+        "metadata": {"name": "disk", "namespace": "team", "uid": "uid", "resourceVersion": "7",
+            "generation": 1, "finalizers": ["hypercloud.tmaxanc.com/cleanup"]},
+        "spec": {"storageClassName": "fast", "source": {"http": "http://example.com/disk.img"}}
+    })
+}
+
+pub fn probed() -> Value {
+    json!({
+        "phase": "Preparing", "attempt": 0, "size": "1Gi",
+        "source": {"format": "raw", "virtualSize": 1 << 30, "ranges": false},
+        "conditions": [{"type": "SourceVerified", "status": "True", "reason": "Probed",
+            "message": "raw, virtual size 1Gi", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    })
+}
+
+pub fn transferring() -> Value {
+    let mut status = probed();
+    status["phase"] = json!("Importing");
+    status["pvcName"] = json!("vmim-disk");
+    status["transfer"] = json!({"jobId": "uid-0", "nodeName": "n1", "holderUid": "pod",
+        "bytesReceived": 0, "bytesWritten": 0});
+    status
+}
+
+/// A failure as the API server says it.
+pub fn failure(code: u16, reason: &str) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "message": "for people", "reason": reason, "code": code, "metadata": {}})
+}
