@@ -1,0 +1,112 @@
+//! The words of the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use hypercloud_transfer::{HttpSource, SourceSpec};
+
+/// Work with HyperCloud Storage's disk images.
+///
+/// Exit codes: 0 done, 1 stopped, 2 usage, 3 the image is refused, 4 the
+/// source failed, 5 the target failed.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Look at disk images and import them
+    #[command(subcommand)]
+    Image(ImageCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Tell what an image is, without importing it
+    Probe(ProbeArguments),
+    /// Write an image onto a block device or into a raw file
+    Import(ImportArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArguments {
+    /// The image: an http or https address, or a path
+    #[arg(value_parser = source)]
+    pub(crate) source: SourceSpec,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArguments {
+    /// The image: an http or https address, or a path
+    #[arg(value_parser = source)]
+    pub(crate) source: SourceSpec,
+    /// A block device, which is overwritten, or a file, which is created
+    /// sparse and appears only when it is complete
+    pub(crate) target: PathBuf,
+    /// Replace the target file if it exists
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+    /// Ranges requested from a server at once
+    #[arg(long, value_name = "NUMBER", default_value_t = 6)]
+    #[arg(value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
+    pub(crate) connections: usize,
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Shown {
+    /// How results and progress are shown
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    pub(crate) output: Format,
+}
+
+/// How results are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// For programs: one object a line
+    Json,
+}
+
+/// An address when it has a scheme, else a path.
+fn source(text: &str) -> Result<SourceSpec, String> {
+    match text.split_once("://") {
+        Some(("http" | "https", _)) => url::Url::parse(text)
+            .map(|url| SourceSpec::Http(HttpSource { url }))
+            .map_err(|error| error.to_string()),
+        Some((scheme, _)) => Err(format!(
+            "{scheme} is not supported, only http, https and paths"
+        )),
+        None => Ok(SourceSpec::File(text.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_words_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn sources_are_told_apart() {
+        assert!(matches!(
+            source("https://a.example/x"),
+            Ok(SourceSpec::Http(_))
+        ));
+        assert!(matches!(source("some/path.qcow2"), Ok(SourceSpec::File(_))));
+        assert!(source("ftp://a.example/x").is_err());
+        assert!(source("http://[").is_err());
+    }
+}

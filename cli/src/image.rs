@@ -1,0 +1,158 @@
+//! `image probe` and `image import`: from arguments to the engine and back.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use hypercloud_transfer::{
+    AddressPolicy, CancellationToken, DiskFile, ImportRequest, Options, Side, SpacePolicy,
+    TargetSpec, TransferError, import, probe,
+};
+
+use crate::arguments::{ImageCommand, ImportArguments, ProbeArguments};
+use crate::report::Reporter;
+
+/// Why a command did not get as far as the engine, or what that said.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The target's path names nothing that could be written.
+    #[error("{0} is no name for a file")]
+    NoFileName(String),
+    /// Something is there, and may not be lost.
+    #[error("{0} exists: name another file, or say --overwrite")]
+    Exists(String),
+    /// The engine's.
+    #[error("{}", .0.message())]
+    Transfer(#[from] TransferError),
+}
+
+impl Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoFileName(_) | Self::Exists(_) => 2,
+            Self::Transfer(error) => match error.side() {
+                Side::Cancelled => 1,
+                Side::Refused => 3,
+                Side::Source => 4,
+                Side::Target => 5,
+            },
+        }
+    }
+
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::NoFileName(_) => "InvalidTargetName",
+            Self::Exists(_) => "TargetExists",
+            Self::Transfer(error) => error.reason(),
+        }
+    }
+}
+
+pub(crate) async fn run(command: ImageCommand) -> ExitCode {
+    let (reporter, result) = match command {
+        ImageCommand::Probe(arguments) => {
+            let reporter = Arc::new(Reporter::new(arguments.shown.output));
+            let result = run_probe(&arguments, &reporter).await;
+            (reporter, result)
+        }
+        ImageCommand::Import(arguments) => {
+            let reporter = Arc::new(Reporter::new(arguments.shown.output));
+            let result = run_import(arguments, &reporter).await;
+            (reporter, result)
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            reporter.failed(&failure);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// Who runs this may ask any address, and knows how much room there is.
+fn options() -> Options {
+    Options {
+        address_policy: AddressPolicy::Any,
+        space_policy: SpacePolicy::Sparse,
+        keep_partial: false,
+        ..Options::default()
+    }
+}
+
+async fn run_probe(arguments: &ProbeArguments, reporter: &Reporter) -> Result<(), Failure> {
+    let facts = probe(&arguments.source, &options()).await?;
+    reporter.probed(&facts);
+    Ok(())
+}
+
+async fn run_import(arguments: ImportArguments, reporter: &Arc<Reporter>) -> Result<(), Failure> {
+    let target = target(&arguments.target, arguments.overwrite)?;
+    let request = ImportRequest {
+        source: arguments.source,
+        target,
+        expected: None,
+        resume: None,
+    };
+    let options = Options {
+        connections: arguments.connections,
+        ..options()
+    };
+    let cancel = CancellationToken::new();
+    let stopper = tokio::spawn(stop(cancel.clone()));
+    let imported = import(request, &options, reporter.clone(), cancel).await;
+    stopper.abort();
+    reporter.imported(&imported?);
+    Ok(())
+}
+
+/// Cancels at the first sign that the user wants to stop.
+async fn stop(cancel: CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        result = tokio::signal::ctrl_c() => if result.is_err() { return },
+    }
+    cancel.cancel();
+}
+
+/// The permission bits a new file has, before the process's mask.
+const MODE: u32 = 0o666;
+
+fn target(path: &Path, overwrite: bool) -> Result<TargetSpec, Failure> {
+    let kind = std::fs::metadata(path).map(|metadata| metadata.file_type());
+    if kind.is_ok_and(|kind| kind.is_block_device()) {
+        return Ok(TargetSpec::BlockDevice(path.into()));
+    }
+    let shown = path.display().to_string();
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .filter(|_| !shown.ends_with('/'))
+        .ok_or_else(|| Failure::NoFileName(shown.clone()))?;
+    if !overwrite && std::fs::symlink_metadata(path).is_ok() {
+        return Err(Failure::Exists(shown));
+    }
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    Ok(TargetSpec::DiskFile(DiskFile {
+        directory: directory.into(),
+        name: name.to_owned(),
+        owner: None,
+        mode: MODE & !mask(),
+    }))
+}
+
+/// The process's file mode mask. It can only be read by setting it; nothing
+/// else runs yet that would notice.
+fn mask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
+}
