@@ -34,6 +34,7 @@ pub struct ServeOptions {
     /// Address of the gRPC server.
     #[arg(long, env = "LISTEN", default_value = "0.0.0.0:7443")]
     pub listen: SocketAddr,
+    /// Where the agent answers probes.
     #[command(flatten)]
     pub health: HealthAddress,
     /// Kubelet's directory, at the path where kubelet itself has it.

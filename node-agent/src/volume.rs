@@ -10,7 +10,9 @@ mod kubelet;
 mod mount;
 
 use std::fmt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -140,17 +142,40 @@ pub enum Volume {
 }
 
 /// Where a volume is, and what was seen there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Place {
     path: PathBuf,
     identity: Identity,
+    /// Keeps a mount where it is, and leads to it whatever happens to the
+    /// path.
+    pin: Option<Arc<OwnedFd>>,
 }
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.path, self.identity) == (&other.path, other.identity)
+    }
+}
+
+impl Eq for Place {}
 
 impl Volume {
     /// Path of the device or of the mount point.
     pub fn path(&self) -> &Path {
         match self {
             Self::BlockDevice(place) | Self::Directory(place) => &place.path,
+        }
+    }
+
+    /// Path by which to open the volume. That of a directory leads to the
+    /// very mount that was looked at for as long as this value lives, even
+    /// when kubelet takes the mount down and leaves an empty directory of the
+    /// node's own disk in its place.
+    pub fn opening_path(&self) -> PathBuf {
+        let (Self::BlockDevice(place) | Self::Directory(place)) = self;
+        match &place.pin {
+            Some(pin) => format!("/proc/self/fd/{}", pin.as_raw_fd()).into(),
+            None => place.path.clone(),
         }
     }
 }
@@ -167,6 +192,7 @@ impl Volume {
         Self::Directory(Place {
             path: path.into(),
             identity,
+            pin: None,
         })
     }
 }

@@ -5,6 +5,7 @@
 //! as. Its types stop here.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -55,10 +56,12 @@ impl Engine for StreamingEngine {
             expected: order.expected.map(facts_to),
             resume: order.resume.and_then(checkpoint_of),
         };
+        let (opened_by, known_by) = (order.volume.opening_path(), order.volume.path());
         let observer = Arc::new(Listener(observer));
         let done = transfer::import(request, &self.options, observer, stop)
             .await
-            .map_err(|error| failure_of(&error))?;
+            .map_err(|error| failure_of(&error))
+            .map_err(|failure| named(failure, &opened_by, known_by))?;
         Ok(Imported {
             facts: facts_of(done.facts),
             progress: progress_of(done.progress),
@@ -97,7 +100,7 @@ fn source_spec(source: &Source) -> transfer::SourceSpec {
 }
 
 fn target_spec(volume: &Volume) -> transfer::TargetSpec {
-    let path = volume.path().to_owned();
+    let path = volume.opening_path();
     match volume {
         Volume::BlockDevice(_) => transfer::TargetSpec::BlockDevice(path),
         Volume::Directory(_) => transfer::TargetSpec::DiskFile(transfer::DiskFile {
@@ -180,4 +183,14 @@ fn failure_of(error: &transfer::TransferError) -> Failure {
         message: error.message(),
         retryable: error.is_retryable(),
     }
+}
+
+/// The failure with the path that people know in place of the one by which
+/// the volume was opened.
+fn named(failure: Failure, opened_by: &Path, known_by: &Path) -> Failure {
+    let known_by = known_by.display().to_string();
+    let message = failure
+        .message
+        .replace(&opened_by.display().to_string(), &known_by);
+    Failure { message, ..failure }
 }

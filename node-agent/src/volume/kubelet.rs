@@ -9,6 +9,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -47,7 +48,11 @@ impl KubeletVolumes {
                 let path = std::fs::canonicalize(&entry).map_err(|e| unreadable(&entry, e))?;
                 let seen = mount::block_device(&path).map_err(|e| unreadable(&path, e))?;
                 let identity = seen.ok_or_else(|| Absence::NotABlockDevice(path.clone()))?;
-                Ok(Volume::BlockDevice(Place { path, identity }))
+                Ok(Volume::BlockDevice(Place {
+                    path,
+                    identity,
+                    pin: None,
+                }))
             }
             VolumeMode::Filesystem => {
                 let (plugin, entry) = entry(&pod.join("volumes"), volume)?;
@@ -57,8 +62,13 @@ impl KubeletVolumes {
                     entry
                 };
                 let seen = mount::mounted_directory(&path).map_err(|e| unreadable(&path, e))?;
-                let identity = seen.ok_or_else(|| Absence::NotMounted(path.clone()))?;
-                Ok(Volume::Directory(Place { path, identity }))
+                let seen = seen.ok_or_else(|| Absence::NotMounted(path.clone()))?;
+                let (identity, held) = seen;
+                Ok(Volume::Directory(Place {
+                    path,
+                    identity,
+                    pin: Some(Arc::new(held)),
+                }))
             }
         }
     }

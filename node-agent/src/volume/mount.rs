@@ -1,36 +1,39 @@
 //! What is at a path: a mount point, a block device, or neither.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, StatxAttributes, StatxFlags, makedev, openat, statx,
+};
 
 use super::Identity;
 
-/// Identity of the mount whose root `path` is; `None` for a plain directory
-/// and for anything that is no directory.
+/// `STATX_MNT_ID_UNIQUE`: from Linux 6.8 on, a mount's number is never given
+/// to another mount. An older kernel answers with the plain number.
+const UNIQUE_MOUNT_ID: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// The mount whose root `path` is, held and identified; `None` for a plain
+/// directory and for anything that is no directory.
 ///
 /// The kernel says whether a directory is the root of a mount (`STATX_ATTR_MOUNT_ROOT`,
 /// Linux 5.8), which also holds for a bind mount from the same file system.
 /// An older kernel leaves the comparison of the device numbers.
-pub(super) fn mounted_directory(path: &Path) -> io::Result<Option<Identity>> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    let seen = statx(
-        CWD,
-        path,
-        flags,
-        StatxFlags::BASIC_STATS | StatxFlags::MNT_ID,
-    )?;
-    if rustix::fs::FileType::from_raw_mode(seen.stx_mode.into()) != rustix::fs::FileType::Directory
-    {
+pub(super) fn mounted_directory(path: &Path) -> io::Result<Option<(Identity, OwnedFd)>> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = openat(CWD, path, flags, Mode::empty())?;
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID | UNIQUE_MOUNT_ID;
+    let seen = statx(&held, "", AtFlags::EMPTY_PATH, wanted)?;
+    if FileType::from_raw_mode(seen.stx_mode.into()) != FileType::Directory {
         return Ok(None);
     }
-    let device = rustix::fs::makedev(seen.stx_dev_major, seen.stx_dev_minor);
-    let is_root = if seen
+    let device = makedev(seen.stx_dev_major, seen.stx_dev_minor);
+    let told = seen
         .stx_attributes_mask
-        .contains(StatxAttributes::MOUNT_ROOT)
-    {
+        .contains(StatxAttributes::MOUNT_ROOT);
+    let is_root = if told {
         seen.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
     } else {
         let parent = path.parent().unwrap_or(path);
@@ -41,7 +44,7 @@ pub(super) fn mounted_directory(path: &Path) -> io::Result<Option<Identity>> {
         inode: seen.stx_ino,
         instance: seen.stx_mnt_id,
     };
-    Ok(is_root.then_some(identity))
+    Ok(is_root.then_some((identity, held)))
 }
 
 /// Identity of the block device that `path` leads to, links followed.
