@@ -33,12 +33,12 @@ pub async fn discover(
     let changes = watcher(pods, watcher::Config::default().labels(&selector))
         .default_backoff()
         .reflect(writer)
-        .touched_objects()
         .inspect_err(|error| tracing::warn!(%error, "watching the agents' pods"))
         .take_until(stop.cancelled_owned());
     let mut changes = std::pin::pin!(changes);
-    while let Some(change) = changes.next().await {
-        if change.is_err() {
+    // Every event counts: the first list is in the store only with its end.
+    while let Some(event) = changes.next().await {
+        if event.is_err() {
             continue;
         }
         let pods = reader.state();
