@@ -1,0 +1,153 @@
+//! Memory stays bounded whatever the image: measured on this very process,
+//! which is why this test has a binary of its own.
+
+// Clippy knows tests, not what they share.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use hypercloud_transfer::{
+    AddressPolicy, CancellationToken, DiskFile, HttpSource, ImportRequest, Options, SourceSpec,
+    TargetSpec, import,
+};
+
+const SIZE: u64 = 1 << 30;
+const LIMIT_MIB: u64 = 150;
+
+/// A gigabyte that compresses to about half.
+fn source(directory: &Path) -> PathBuf {
+    let path = directory.join("source.raw");
+    let mut file = std::io::BufWriter::new(std::fs::File::create(&path).unwrap());
+    let mut state = 88172645463325252u64;
+    for block in 0..SIZE / 64 {
+        let mut bytes = [0; 64];
+        for chunk in bytes.chunks_mut(8).take(4) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            chunk.copy_from_slice(&state.to_le_bytes());
+        }
+        bytes[32..40].copy_from_slice(&block.to_le_bytes());
+        file.write_all(&bytes).unwrap();
+    }
+    file.flush().unwrap();
+    path
+}
+
+fn answer(stream: TcpStream, path: &Path) -> std::io::Result<()> {
+    let size = std::fs::metadata(path)?.len();
+    let mut read = BufReader::new(stream.try_clone()?);
+    let mut write = stream;
+    loop {
+        let mut range = None;
+        loop {
+            let mut line = String::new();
+            if read.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+            if let Some(found) = line.to_lowercase().strip_prefix("range: bytes=") {
+                range = found.trim().split_once('-').and_then(|(first, last)| {
+                    Some((
+                        first.parse::<u64>().ok()?,
+                        last.parse::<u64>().ok()?.min(size - 1),
+                    ))
+                });
+            }
+        }
+        let (first, last) = range.unwrap_or((0, size - 1));
+        let length = last - first + 1;
+        write!(
+            write,
+            "HTTP/1.1 206 Part\r\nContent-Length: {length}\r\nETag: \"v1\"\r\n\
+             Content-Range: bytes {first}-{last}/{size}\r\n\r\n"
+        )?;
+        let mut file = std::fs::File::open(path)?;
+        file.seek(SeekFrom::Start(first))?;
+        std::io::copy(&mut file.take(length), &mut write)?;
+    }
+}
+
+fn serve(path: PathBuf) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let path = path.clone();
+            std::thread::spawn(move || answer(stream, &path));
+        }
+    });
+    format!("http://{address}/image")
+}
+
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        / 1024
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gigabyte_is_imported_in_little_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let raw = source(directory.path());
+    for arguments in [
+        &["-o", "cluster_size=64k"][..],
+        &["-c", "-o", "cluster_size=2M,compression_type=zstd"],
+        &["-o", "extended_l2=on,cluster_size=2M"],
+    ] {
+        let image = directory.path().join("image.qcow2");
+        let status = Command::new("qemu-img")
+            .args(["convert", "-f", "raw", "-O", "qcow2", "-W", "-m", "16"])
+            .args(arguments)
+            .args([&raw, &image])
+            .status()
+            .expect("qemu-img is missing; install qemu-utils");
+        assert!(status.success());
+        let request = ImportRequest {
+            source: SourceSpec::Http(HttpSource {
+                url: serve(image).parse().unwrap(),
+            }),
+            target: TargetSpec::DiskFile(DiskFile {
+                directory: directory.path().into(),
+                name: "disk.img".into(),
+                owner: None,
+                mode: 0o600,
+            }),
+            expected: None,
+            resume: None,
+        };
+        let options = Options {
+            address_policy: AddressPolicy::Any,
+            ..Options::default()
+        };
+        let begun = std::time::Instant::now();
+        import(request, &options, Arc::new(()), CancellationToken::new())
+            .await
+            .unwrap();
+        println!(
+            "{arguments:?}: {:?}, peak {} MiB",
+            begun.elapsed(),
+            peak_mib()
+        );
+        assert!(peak_mib() < LIMIT_MIB, "{arguments:?}: {} MiB", peak_mib());
+        let same = Command::new("cmp")
+            .arg(&raw)
+            .arg(directory.path().join("disk.img"))
+            .status();
+        assert!(same.unwrap().success(), "{arguments:?}");
+    }
+}
