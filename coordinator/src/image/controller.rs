@@ -140,7 +140,7 @@ fn under_way(image: &Guarded) -> bool {
 async fn one(image: Arc<Guarded>, context: Arc<Context>) -> Result<Requeue, ReconcileError> {
     let name = image.name_any();
     let namespace = image.namespace().unwrap_or_default();
-    let span = tracing::info_span!("reconcile", kind = "VirtualMachineImage", %namespace, %name);
+    let span = tracing::info_span!("reconcile", %namespace, image = %name);
     let work = async {
         if let Err(invalid) = &image.0 {
             return Err(ReconcileError::Malformed {
@@ -168,16 +168,16 @@ fn retry(
     let reference = ObjectRef::from_obj(image);
     let (namespace, name) = (image.namespace().unwrap_or_default(), image.name_any());
     if !error.is_retryable() {
-        tracing::error!(%namespace, %name, reason, %error, "reconcile cannot succeed");
+        tracing::error!(%namespace, image = %name, reason, %error, "reconcile cannot succeed");
         return Requeue::requeue(ERRORS.cap);
     }
     let count = failures.again(reference);
     let delay = ERRORS.delay(&image.uid().unwrap_or_default(), count);
     if error.is_conflict() && count < 3 {
-        tracing::debug!(%namespace, %name, ?delay, "image changed meanwhile");
+        tracing::debug!(%namespace, image = %name, ?delay, "image changed meanwhile");
     } else {
         let cause = chain(error);
-        tracing::warn!(%namespace, %name, reason, %error, cause, ?delay, "reconcile failed");
+        tracing::warn!(%namespace, image = %name, reason, %error, cause, ?delay, "reconcile failed");
     }
     Requeue::requeue(delay)
 }

@@ -149,9 +149,9 @@ async fn publish(recorder: &Recorder, image: &VirtualMachineImage, notice: Notic
         message.truncate(cut.unwrap_or(0));
     }
     if warning {
-        tracing::warn!(%reason, %message, "image changed");
+        tracing::warn!(%reason, note = %message, "image changed");
     } else {
-        tracing::info!(%reason, %message, "image changed");
+        tracing::info!(%reason, note = %message, "image changed");
     }
     let event = Event {
         type_: if warning {

@@ -1,0 +1,119 @@
+//! An API server in memory: objects by path, with versions and conflicts. It
+//! knows no watch beyond one that never tells anything.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+#[derive(Clone, Default)]
+pub struct Server {
+    objects: Arc<Mutex<BTreeMap<String, Value>>>,
+    hanging: Arc<AtomicBool>,
+}
+
+impl Server {
+    pub fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request| {
+            let server = server.clone();
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
+        });
+        Client::new(service, "system")
+    }
+
+    pub fn object(&self, path: &str) -> Value {
+        self.objects
+            .lock()
+            .unwrap()
+            .get(path)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    pub fn put(&self, path: &str, mut object: Value) {
+        let mut objects = self.objects.lock().unwrap();
+        let former = objects.get(path).map_or(0, version);
+        object["metadata"]["resourceVersion"] = json!((former + 1).to_string());
+        objects.insert(path.to_owned(), object);
+    }
+
+    /// From now on nothing is answered.
+    pub fn hang(&self) {
+        self.hanging.store(true, Ordering::SeqCst);
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        let watch = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch=true"));
+        if watch || self.hanging.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        let (method, path) = (
+            request.method().to_string(),
+            request.uri().path().to_owned(),
+        );
+        let bytes = request.into_body().collect_bytes().await.unwrap();
+        let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let (code, answer) = self.act(&method, path, body);
+        Response::builder()
+            .status(code)
+            .body(Body::from(serde_json::to_vec(&answer).unwrap()))
+            .unwrap()
+    }
+
+    fn act(&self, method: &str, path: String, body: Value) -> (u16, Value) {
+        let known = self.objects.lock().unwrap().get(&path).cloned();
+        match (method, known) {
+            ("GET", Some(object)) => (200, object),
+            ("GET", None) if path.ends_with("/pods") => (200, self.list(&path)),
+            ("GET", None) => failure(404, "NotFound"),
+            ("POST", _) => {
+                let name = body["metadata"]["name"].as_str().unwrap_or_default();
+                let path = format!("{path}/{name}");
+                if self.objects.lock().unwrap().contains_key(&path) {
+                    return failure(409, "AlreadyExists");
+                }
+                self.put(&path, body);
+                (201, self.object(&path))
+            }
+            ("PUT", Some(object)) => {
+                if version(&object) != version(&body) {
+                    return failure(409, "Conflict");
+                }
+                self.put(&path, body);
+                (200, self.object(&path))
+            }
+            _ => failure(405, "MethodNotAllowed"),
+        }
+    }
+
+    fn list(&self, path: &str) -> Value {
+        let prefix = format!("{path}/");
+        let objects = self.objects.lock().unwrap();
+        let items: Vec<&Value> = objects
+            .iter()
+            .filter(|(path, _)| path.starts_with(&prefix))
+            .map(|(_, object)| object)
+            .collect();
+        json!({"metadata": {"resourceVersion": "1"}, "items": items})
+    }
+}
+
+fn version(object: &Value) -> u64 {
+    let text = object["metadata"]["resourceVersion"].as_str();
+    text.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+fn failure(code: u16, reason: &str) -> (u16, Value) {
+    let answer = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "message": "for people", "reason": reason, "code": code, "metadata": {}});
+    (code, answer)
+}
