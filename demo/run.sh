@@ -96,7 +96,7 @@ spec:
   - name: compare
     image: $shell_image
     imagePullPolicy: IfNotPresent
-    command: [/bin/sh, -c, "head -c $size /dev/volume | sha256sum"]
+    command: [/bin/sh, -c, "set -o pipefail; head -c $size /dev/volume | sha256sum"]
     volumeDevices: [{name: volume, devicePath: /dev/volume}]
   volumes:
   - name: volume

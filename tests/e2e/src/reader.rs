@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(180);
 
 /// SHA-256 of the first `size` bytes of the raw device behind `claim`.
 pub async fn block_sha256(scope: &Scope, claim: &str, size: u64) -> anyhow::Result<String> {
-    let script = format!("head -c {size} /dev/volume | sha256sum");
+    let script = format!("set -o pipefail; head -c {size} /dev/volume | sha256sum");
     first_word(&run(scope, claim, "Block", &script).await?)
 }
 

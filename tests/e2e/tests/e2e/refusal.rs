@@ -30,7 +30,7 @@ async fn a_missing_image_fails_for_good() -> anyhow::Result<()> {
     let (scope, server) = scope("missing").await?;
     let (reason, message) = refused(&scope, "missing", &server.missing()).await?;
     assert_eq!(reason, "NotFound");
-    assert!(message.contains("404"), "{message}");
+    assert!(message.contains("does not exist"), "{message}");
     scope.close().await
 }
 
