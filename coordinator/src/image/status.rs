@@ -3,7 +3,7 @@
 //! Invariant: the same verdict on the same image gives the same status, so a
 //! reconcile that finds nothing new writes nothing.
 
-use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, set};
+use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, find, set};
 use hypercloud_api::{
     ImagePhase, RetryStatus, SourceStatus, TransferStatus, VirtualMachineImage,
     VirtualMachineImageStatus, names, quantity,
@@ -170,7 +170,9 @@ impl Writer<'_> {
     fn failed(&mut self, reason: &str, message: &str) {
         // A claim that is half filled does not stay.
         self.status.pvc_name = None;
-        if self.status.transfer.is_none() && self.status.source.is_none() {
+        let verified = find(&self.status.conditions, SOURCE_VERIFIED)
+            .is_some_and(|condition| condition.status == ConditionStatus::True.as_str());
+        if self.status.transfer.is_none() && !verified {
             let status = ConditionStatus::False;
             self.condition(SOURCE_VERIFIED, status, reason, message.to_owned());
         }
