@@ -96,7 +96,7 @@ pub(super) fn open(
     if options.space_policy == SpacePolicy::WholeDisk {
         unfinished.judge_space(needs.size, stat.st_blocks as u64 * 512)?;
     }
-    rustix::fs::ftruncate(&file, needs.size).map_err(|error| open_error(shown.clone(), error))?;
+    unfinished.grow(&file, needs.size)?;
 
     let initially = if resumed {
         Initially::Unknown
@@ -188,6 +188,22 @@ impl Unfinished {
             return Err(TargetError::TooSmall { needed, available });
         }
         Ok(())
+    }
+
+    fn grow(&self, file: &File, size: u64) -> Result<(), TargetError> {
+        match rustix::fs::ftruncate(file, size) {
+            Ok(()) => Ok(()),
+            // No file of this file system can be so large.
+            Err(Errno::FBIG) => {
+                let room = rustix::fs::fstatvfs(&self.directory)
+                    .map_or(0, |room| room.f_bavail.saturating_mul(room.f_frsize));
+                Err(TargetError::TooSmall {
+                    needed: size,
+                    available: room,
+                })
+            }
+            Err(error) => Err(open_error(path(&self.spec, &self.partial), error)),
+        }
     }
 
     /// Gives the file its owner, mode and name, durably.

@@ -580,3 +580,29 @@ async fn progress_and_facts_are_told() {
     assert_eq!(progress.last(), Some(&imported.progress));
     assert!(progress.is_sorted_by_key(|progress| progress.done));
 }
+
+#[tokio::test]
+async fn a_source_other_than_the_one_that_was_probed_has_changed() {
+    let (_, image) = compressed(24, 4 << 20);
+    let server = Server::start(move |request| Reply::tagged(request, &image)).await;
+    let source = http(&server.url("/image"));
+    let facts = probe(&source, &options()).await.unwrap();
+    let mut asked = request(source, file(tempfile::tempdir().unwrap().path()));
+    for change in 0..3 {
+        let mut expected = facts.clone();
+        match change {
+            0 => expected.validator = Some("\"v0\"".into()),
+            1 => expected.virtual_size += 512,
+            _ => expected.format = ImageFormat::Raw,
+        }
+        asked.expected = Some(expected);
+        let result = import(
+            asked.clone(),
+            &options(),
+            Arc::new(()),
+            CancellationToken::new(),
+        )
+        .await;
+        assert_eq!(result.unwrap_err().reason(), "SourceChanged", "{change}");
+    }
+}

@@ -27,7 +27,7 @@ async fn a_target_that_is_too_small_is_refused_before_the_first_byte() {
         );
         assert!(device.read(4 << 20) == before, "nothing was written");
     }
-    // A disk of 64 TiB on the file system of the tests.
+    // A disk of 15 TiB on the file system of the tests.
     let huge = directory.path().join("huge.qcow2");
     crate::image::qemu(
         "qemu-img",
@@ -44,6 +44,14 @@ async fn a_target_that_is_too_small_is_refused_before_the_first_byte() {
     run(local(&huge), file(directory.path()), &sparse)
         .await
         .unwrap();
+    // More than a file on ext4 can have; other file systems take it.
+    crate::image::qemu(
+        "qemu-img",
+        &["create", "-f", "qcow2", huge.to_str().unwrap(), "60T"],
+    );
+    if let Err(error) = run(local(&huge), file(directory.path()), &sparse).await {
+        assert_eq!(error.reason(), "TargetTooSmall", "{}", error.message());
+    }
 }
 
 #[tokio::test]
