@@ -97,10 +97,14 @@ async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         ready,
     };
     let service = AgentService::new(node.clone(), jobs.clone(), engine);
-    let server = tokio::spawn(server::serve(listener, service, serving, stop.clone()));
+    let mut server = tokio::spawn(server::serve(listener, service, serving, stop.clone()));
     tracing::info!(node = node.name, version = node.version, "agent started");
 
-    terminated.await;
+    let told = tokio::select! {
+        () = terminated => true,
+        _ = &mut server => false,
+    };
+    ensure!(told, "the server ended by a fault of the agent");
     tracing::info!("agent stops, jobs stay in the journal");
     stop.cancel();
     let orderly = async {

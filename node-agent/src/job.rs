@@ -3,12 +3,14 @@
 //! A job's life is the machine in [`state`]; [`journal`] makes it outlive the
 //! process; [`drive`] ties the two together for one job, in the order sink
 //! flushed, journal written, state shown; [`runner`] starts, resumes and
-//! cancels; [`board`] is what watchers see.
+//! cancels; [`retry`] decides which outages are sat out; [`board`] is
+//! what watchers see.
 
 pub mod board;
 pub mod drive;
 pub mod journal;
 pub mod record;
+pub mod retry;
 pub mod runner;
 pub mod spec;
 pub mod state;

@@ -5,7 +5,7 @@
 //! as. Its types stop here.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -50,6 +50,9 @@ impl Engine for StreamingEngine {
         observer: Arc<dyn Observer>,
         stop: CancellationToken,
     ) -> Result<Imported, Failure> {
+        if let Volume::Directory(_) = order.volume {
+            clear(order.volume.opening_path().join(DISK_NAME)).await;
+        }
         let request = transfer::ImportRequest {
             source: source_spec(&order.source),
             target: target_spec(&order.volume),
@@ -66,6 +69,20 @@ impl Engine for StreamingEngine {
             facts: facts_of(done.facts),
             progress: progress_of(done.progress),
         })
+    }
+}
+
+/// Removes the disk that an earlier job left whole, but whose end nobody
+/// heard of: a volume made for one disk has no room for another beside it. A
+/// disk that is not whole has another name, so nothing to resume is lost.
+/// What is in its way otherwise is the transfer's to judge.
+async fn clear(disk: PathBuf) {
+    let removed = tokio::task::spawn_blocking(move || std::fs::remove_file(disk)).await;
+    match removed {
+        Ok(Ok(())) => tracing::info!("disk of an earlier job removed"),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {}
+        Ok(Err(error)) => tracing::warn!(%error, "disk of an earlier job is in the way"),
+        Err(error) => tracing::error!(%error, "clearing the volume failed"),
     }
 }
 

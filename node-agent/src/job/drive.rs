@@ -16,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::board::{Board, Status};
 use super::journal::{Journal, JournalError};
 use super::record::Record;
+use super::retry;
 use super::state::{Checkpoint, Effect, Event, Failure, Phase, Progress, State, Work, step};
-use crate::engine::{Engine, ImportOrder, Observer};
+use crate::engine::{Engine, ImportOrder, Imported, Observer};
 use crate::source::Facts;
 use crate::volume::{Volume, VolumeError, Volumes};
 
@@ -103,35 +104,65 @@ impl Drive {
         })
     }
 
+    /// Moves the bytes, and sits out what [`retry`] says is worth it.
     async fn transfer(
         self: Arc<Self>,
         stop: &CancellationToken,
         volume: Option<&Volume>,
     ) -> Option<Event> {
+        let mut fruitless = 0;
+        loop {
+            let before = self.driven.lock().record.state.checkpoint.clone();
+            let failure = match self.clone().try_transfer(stop, volume?).await {
+                Ok(done) => {
+                    let Imported { facts, progress } = done;
+                    return Some(Event::Imported { facts, progress });
+                }
+                Err(_) if stop.is_cancelled() => return None,
+                Err(failure) => failure,
+            };
+            let pause = {
+                let state = &self.driven.lock().record.state;
+                fruitless = if state.checkpoint == before {
+                    fruitless
+                } else {
+                    0
+                };
+                retry::pause(state, &failure, fruitless)
+            };
+            let Some(pause) = pause else {
+                return Some(Event::Failed(failure));
+            };
+            fruitless += 1;
+            let Failure {
+                reason, message, ..
+            } = failure;
+            tracing::warn!(reason, message, ?pause, "source is away, trying again");
+            tokio::select! {
+                () = stop.cancelled() => return None,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    async fn try_transfer(
+        self: Arc<Self>,
+        stop: &CancellationToken,
+        volume: &Volume,
+    ) -> Result<Imported, Failure> {
         let order = {
             let record = &self.driven.lock().record;
             ImportOrder {
                 source: record.spec.source.clone(),
-                volume: volume?.clone(),
+                volume: volume.clone(),
                 expected: record.spec.expected.clone(),
                 resume: record.state.checkpoint.clone(),
             }
         };
         let engine = self.tools.engine.clone();
         let import = engine.import(order, self, stop.child_token());
-        match AssertUnwindSafe(import).catch_unwind().await {
-            Ok(Ok(done)) => Some(Event::Imported {
-                facts: done.facts,
-                progress: done.progress,
-            }),
-            Ok(Err(_)) if stop.is_cancelled() => None,
-            Ok(Err(failure)) => Some(Event::Failed(failure)),
-            Err(_) => Some(Event::Failed(Failure {
-                reason: "Internal".to_owned(),
-                message: "the transfer ended by a fault of the agent, see its log".to_owned(),
-                retryable: true,
-            })),
-        }
+        let ended = AssertUnwindSafe(import).catch_unwind().await;
+        ended.unwrap_or_else(|_| Err(fault("the transfer ended by a fault of the agent")))
     }
 
     async fn release(&self, volume: Option<&Volume>) -> Event {
@@ -153,11 +184,7 @@ impl Drive {
         match applied {
             Ok(Ok(work)) => Ok(work),
             Ok(Err(error)) => Err(journal_failure(&error)),
-            Err(error) => Err(Failure {
-                reason: "Internal".to_owned(),
-                message: error.to_string(),
-                retryable: true,
-            }),
+            Err(error) => Err(fault(&error.to_string())),
         }
     }
 
@@ -246,6 +273,15 @@ impl Observer for Drive {
     }
 }
 
+/// A failure that is nobody's but the agent's own.
+fn fault(what: &str) -> Failure {
+    Failure {
+        reason: "InternalError".to_owned(),
+        message: format!("{what}, see its log"),
+        retryable: true,
+    }
+}
+
 fn volume_failure(error: &VolumeError) -> Failure {
     Failure {
         reason: error.reason().to_owned(),
@@ -256,7 +292,7 @@ fn volume_failure(error: &VolumeError) -> Failure {
 
 fn journal_failure(error: &JournalError) -> Failure {
     Failure {
-        reason: "JournalUnavailable".to_owned(),
+        reason: "JournalFailed".to_owned(),
         message: chain(error),
         retryable: true,
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use hypercloud_proto::agent::v1::node_agent_server::NodeAgentServer;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
@@ -46,25 +47,28 @@ pub async fn serve(
 ) {
     let listener = Arc::new(listener);
     let servers = TaskTracker::new();
-    let mut current: Option<(Identity, CancellationToken)> = None;
+    let mut current: Option<Current> = None;
     let mut complaint = None;
     while !stop.is_cancelled() {
-        match serving
-            .look(current.as_ref().map(|(identity, _)| identity))
-            .await
+        if current
+            .take_if(|current| current.task.is_finished())
+            .is_some()
         {
+            serving.ready.send_replace(false);
+            tracing::error!("server ended by itself, starting another");
+        }
+        match serving.look(current.as_ref().map(|c| &c.identity)).await {
             Ok(Some(identity)) => {
                 let retire = stop.child_token();
-                let server = run(
-                    listener.clone(),
-                    identity.clone(),
-                    service.clone(),
-                    retire.clone(),
-                );
-                if let Some((_, old)) = current.replace((identity, retire)) {
-                    old.cancel();
+                let (socket, service) = (listener.clone(), service.clone());
+                let task = servers.spawn(run(socket, identity.clone(), service, retire.clone()));
+                if let Some(old) = current.replace(Current {
+                    identity,
+                    retire,
+                    task,
+                }) {
+                    old.retire.cancel();
                 }
-                servers.spawn(server);
                 serving.ready.send_replace(true);
                 complaint = None;
                 tracing::info!("serving with the certificates as they are now");
@@ -85,6 +89,13 @@ pub async fn serve(
     }
     servers.close();
     servers.wait().await;
+}
+
+/// The server that has the listener.
+struct Current {
+    identity: Identity,
+    retire: CancellationToken,
+    task: JoinHandle<()>,
 }
 
 impl Serving {

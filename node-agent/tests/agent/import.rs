@@ -215,7 +215,7 @@ async fn a_volume_that_vanished_fails_the_resumed_job_for_a_retry() {
     checkpointed(place.path(), "job-1").await;
     tokio::time::timeout(DEADLINE, first.stop()).await.unwrap();
     let point = mounted.0.clone();
-    drop(mounted);
+    drop((first, mounted));
 
     let second = jobs(place.path(), &kubelet);
     let Phase::Failed(failure) = end(&second).await.phase else {
@@ -253,6 +253,28 @@ async fn a_cancelled_import_lets_go_of_the_volume() {
         .unwrap();
     unmount(&mounted.0, UnmountFlags::empty()).expect("nothing holds the volume");
     assert!(!place.path().join("job-1.json").exists());
+}
+
+/// As when the end of a job was lost: the volume has room for one disk only.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_job_on_a_volume_replaces_the_first_ones_disk() {
+    if !is_root("a_second_job_on_a_volume_replaces_the_first_ones_disk") {
+        return;
+    }
+    let (kubelet, place) = (Kubelet::new(), tempfile::tempdir().unwrap());
+    let mounted = kubelet.mount_of_mebibytes("pvc-1", 28);
+    let image = Image::of_mebibytes(24);
+    let web = Web::serve(image.qcow2).await;
+    web.allow(1 << 30);
+    let jobs = jobs(place.path(), &kubelet);
+    for _ in 0..2 {
+        jobs.start(id(), spec(&web, VolumeMode::Filesystem))
+            .await
+            .unwrap();
+        assert_eq!(end(&jobs).await.phase, Phase::Succeeded);
+        jobs.cancel(id()).await.unwrap();
+    }
+    assert_same(&fs::read(mounted.0.join("disk.img")).unwrap(), &image.raw);
 }
 
 /// Not even a failure that names the source, in the log or in the answer,

@@ -1,5 +1,6 @@
 //! A kubelet's directory with real mounts and devices in it.
 
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -57,7 +58,13 @@ impl Kubelet {
 
     /// A CSI volume with a file system of its own.
     pub fn mount(&self, name: &str) -> Mounted {
-        Mounted::tmpfs(self.mount_point(name))
+        Mounted::tmpfs(self.mount_point(name), c"size=768m")
+    }
+
+    /// The same with room for so many MiB.
+    pub fn mount_of_mebibytes(&self, name: &str, size: u32) -> Mounted {
+        let size = std::ffi::CString::new(format!("size={size}m")).unwrap();
+        Mounted::tmpfs(self.mount_point(name), &size)
     }
 
     fn made(&self, path: &str) -> PathBuf {
@@ -68,8 +75,8 @@ impl Kubelet {
 }
 
 impl Mounted {
-    pub fn tmpfs(path: PathBuf) -> Self {
-        mount("test", &path, "tmpfs", MountFlags::empty(), c"size=768m").unwrap();
+    pub fn tmpfs(path: PathBuf, options: &CStr) -> Self {
+        mount("test", &path, "tmpfs", MountFlags::empty(), options).unwrap();
         Self(path)
     }
 

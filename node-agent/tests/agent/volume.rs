@@ -129,7 +129,7 @@ async fn a_volume_of_another_plugin_is_mounted_on_its_own_directory() {
     let kubelet = Kubelet::new();
     let point = kubelet.volumes("kubernetes.io~local-volume").join("pv-1");
     fs::create_dir(&point).unwrap();
-    let mounted = Mounted::tmpfs(point);
+    let mounted = Mounted::tmpfs(point, c"size=1m");
     let volumes = KubeletVolumes::new(kubelet.root(), SHORT);
     let found = volumes
         .locate(&volume("pv-1", VolumeMode::Filesystem))

@@ -7,6 +7,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
 /// A directory of small files.
 pub(super) trait Directory: Send + Sync {
     /// Names of all files.
@@ -26,8 +29,12 @@ pub(super) trait Directory: Send + Sync {
 }
 
 /// A directory of the operating system, for root alone.
+///
+/// Only one process has it at a time; the kernel lets go of it when that
+/// process ends, however it ends.
 pub(super) struct OsDirectory {
     path: PathBuf,
+    directory: File,
 }
 
 impl OsDirectory {
@@ -39,8 +46,19 @@ impl OsDirectory {
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
             File::open(parent)?.sync_all()?;
         }
+        let directory = File::open(path)?;
+        flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(
+            |error| match error {
+                Errno::WOULDBLOCK => io::Error::new(
+                    io::ErrorKind::ResourceBusy,
+                    "another process has it, perhaps an agent that is about to stop",
+                ),
+                error => error.into(),
+            },
+        )?;
         Ok(Self {
             path: path.to_owned(),
+            directory,
         })
     }
 }
@@ -82,6 +100,6 @@ impl Directory for OsDirectory {
     }
 
     fn sync(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()
+        self.directory.sync_all()
     }
 }

@@ -46,6 +46,7 @@ fn what_was_written_is_loaded_in_the_order_of_acceptance() {
     }
     journal.remove(&c.id).unwrap();
     journal.remove(&c.id).unwrap();
+    drop(journal);
     let (_, loaded) = Journal::open(place.path()).unwrap();
     assert_eq!(loaded.records, [b, a]);
     assert!(loaded.set_aside.is_empty());
@@ -67,6 +68,7 @@ fn what_is_no_record_is_set_aside_and_the_rest_loads() {
     let place = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(place.path()).unwrap();
     journal.write(&record("good", 1, 1)).unwrap();
+    drop(journal);
     let good = fs::read_to_string(place.path().join("good.json")).unwrap();
     let files = [
         ("torn.json", good[..good.len() / 2].to_owned()),
@@ -83,7 +85,8 @@ fn what_is_no_record_is_set_aside_and_the_rest_loads() {
     }
     fs::write(place.path().join("half.json.tmp"), "{").unwrap();
 
-    let (_, loaded) = Journal::open(place.path()).unwrap();
+    let (journal, loaded) = Journal::open(place.path()).unwrap();
+    drop(journal);
     assert_eq!(loaded.records, [record("good", 1, 1)]);
     assert_eq!(
         loaded.set_aside.len(),
@@ -98,4 +101,19 @@ fn what_is_no_record_is_set_aside_and_the_rest_loads() {
     assert!(!place.path().join("half.json.tmp").exists());
     let (_, loaded) = Journal::open(place.path()).unwrap();
     assert!(loaded.set_aside.is_empty(), "reported once");
+}
+
+#[test]
+fn one_process_has_it_at_a_time() {
+    let place = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(place.path()).unwrap();
+    let Err(error) = Journal::open(place.path()) else {
+        panic!("opened twice")
+    };
+    assert!(
+        crate::job::drive::chain(&error).contains("another process"),
+        "{error}"
+    );
+    drop(journal);
+    Journal::open(place.path()).unwrap();
 }
