@@ -39,6 +39,8 @@ pub struct ClaimSeen {
     pub uid: String,
     /// Whether this image, and no other resource, owns it.
     pub ours: bool,
+    /// When it was made.
+    pub since: Option<Timestamp>,
     /// Since when it is being deleted.
     pub deleting_since: Option<Timestamp>,
     /// Whether its volume is gone for good.
@@ -58,6 +60,8 @@ pub struct HolderSeen {
     pub name: String,
     /// UID of the pod.
     pub uid: String,
+    /// When it was made.
+    pub since: Option<Timestamp>,
     /// Since when it is being deleted.
     pub deleting_since: Option<Timestamp>,
     /// Node it was placed on.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hypercloud_api::{VirtualMachineImage, names};
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::{Client, Error as KubeError, ResourceExt};
 
@@ -101,13 +102,16 @@ async fn explain(
     claim: Option<&mut ClaimSeen>,
     holders: &mut [HolderSeen],
 ) {
-    for holder in holders.iter_mut().filter(|holder| read::is_silent(holder)) {
+    let now = Timestamp::now();
+    for holder in holders
+        .iter_mut()
+        .filter(|holder| read::is_silent(holder, now))
+    {
         let events = events(client, namespace, &holder.uid).await;
         holder.state = HolderState::Waiting(read::warning(&events, "HolderMountFailed"));
     }
     if let Some(claim) = claim
-        && claim.volume_name.is_none()
-        && claim.deleting_since.is_none()
+        && read::is_unbound(claim, now)
         && !holders.is_empty()
     {
         let events = events(client, namespace, &claim.uid).await;

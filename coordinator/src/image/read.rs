@@ -3,6 +3,7 @@
 use hypercloud_api::quantity;
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Resource;
 
 use super::observation::{ClaimSeen, HolderSeen, HolderState, Problem, StorageClassSeen};
@@ -25,6 +26,7 @@ pub fn claim(claim: &PersistentVolumeClaim, image_uid: &str) -> ClaimSeen {
             .iter()
             .flatten()
             .any(|owner| owner.uid == image_uid && owner.controller == Some(true)),
+        since: meta.creation_timestamp.as_ref().map(|time| time.0),
         deleting_since: meta.deletion_timestamp.as_ref().map(|time| time.0),
         lost: phase == Some("Lost"),
         // Named by the binder before the claim is Bound: not to be used yet.
@@ -47,6 +49,7 @@ pub fn holder(pod: &Pod) -> HolderSeen {
     HolderSeen {
         name: meta.name.clone().unwrap_or_default(),
         uid: meta.uid.clone().unwrap_or_default(),
+        since: meta.creation_timestamp.as_ref().map(|time| time.0),
         deleting_since: meta.deletion_timestamp.as_ref().map(|time| time.0),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         state: holder_state(pod),
@@ -106,10 +109,24 @@ fn holder_state(pod: &Pod) -> HolderState {
     }))
 }
 
-/// Whether the holder was placed and yet nothing says why it does not run:
-/// then the reason, such as a failed mount, stands in its Events alone.
-pub fn is_silent(holder: &HolderSeen) -> bool {
-    holder.node.is_some() && holder.state == HolderState::Waiting(None)
+/// How long an object is left in peace before its Events are looked at: a
+/// first mount or provisioning that fails and is repeated is no news.
+const PEACE: SignedDuration = SignedDuration::from_secs(20);
+
+/// Whether the holder was placed a while ago and yet nothing says why it does
+/// not run: then the reason, such as a failed mount, stands in its Events
+/// alone.
+pub fn is_silent(holder: &HolderSeen, now: Timestamp) -> bool {
+    holder.node.is_some() && holder.state == HolderState::Waiting(None) && is_old(holder.since, now)
+}
+
+/// Whether the claim was asked for a while ago and is not bound.
+pub fn is_unbound(claim: &ClaimSeen, now: Timestamp) -> bool {
+    claim.volume_name.is_none() && claim.deleting_since.is_none() && is_old(claim.since, now)
+}
+
+fn is_old(since: Option<Timestamp>, now: Timestamp) -> bool {
+    since.is_some_and(|since| now.duration_since(since) > PEACE)
 }
 
 /// The newest warning about an object, as a problem of the kind `reason`.

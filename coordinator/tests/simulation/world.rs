@@ -277,6 +277,7 @@ impl World {
                 self.claim.get_or_insert(ClaimSeen {
                     uid,
                     ours: true,
+                    since: None,
                     deleting_since: None,
                     lost: false,
                     volume_name: None,
@@ -299,6 +300,7 @@ impl World {
                     self.pods.push(HolderSeen {
                         name,
                         uid,
+                        since: None,
                         deleting_since: None,
                         node: None,
                         state: HolderState::Waiting(None),

@@ -101,6 +101,7 @@ fn claimed() -> Observation {
     seen.claim = Some(ClaimSeen {
         uid: "claim".into(),
         ours: true,
+        since: None,
         deleting_since: None,
         lost: false,
         volume_name: Some("pv".into()),
@@ -114,6 +115,7 @@ fn holder(name: &str, state: HolderState) -> HolderSeen {
     HolderSeen {
         name: name.into(),
         uid: format!("{name}-uid"),
+        since: None,
         deleting_since: None,
         node: Some("n2".into()),
         state,
