@@ -1,3 +1,5 @@
+//! The header judged field by field.
+
 use super::*;
 
 /// The header of a good image: version 3, 64 KiB clusters, 1 GiB, its L1

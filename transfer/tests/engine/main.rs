@@ -3,6 +3,7 @@
 // Clippy knows tests, not what they share.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod address;
 mod damage;
 mod device;
 mod image;
