@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -116,8 +117,60 @@ func makeFileSystemIfBlank(device string) error {
 	}
 }
 
-// growFileSystem makes the mounted file system as large as its device.
-func growFileSystem(device string) error { return command("resize2fs", device) }
+// errOffline tells that the file system cannot grow while it is mounted: the
+// kernel wants CAP_SYS_RESOURCE for that, which a restricted machine withholds.
+var errOffline = errors.New("the file system grows when it is mounted next: CAP_SYS_RESOURCE is missing")
+
+// growMounted makes the mounted file system as large as its device.
+func growMounted(device string) error {
+	isSmaller, err := isSmallerThanDevice(device)
+	if err != nil || !isSmaller {
+		return err
+	}
+	err = command("resize2fs", device)
+	if err != nil && strings.Contains(err.Error(), "Permission denied to resize") {
+		return errOffline
+	}
+	return err
+}
+
+// growUnmounted makes a file system as large as its device before it is
+// mounted: a clone may be larger than its source, and a volume may have grown.
+func growUnmounted(device string) error {
+	isSmaller, err := isSmallerThanDevice(device)
+	if err != nil || !isSmaller {
+		return err
+	}
+	// Asked for by resize2fs. Exit status 1 says that errors were put right,
+	// such as a journal replayed after a snapshot in use.
+	output, err := exec.Command("e2fsck", "-f", "-p", device).CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) {
+		return fmt.Errorf("e2fsck %s: %w: %s", device, err, strings.TrimSpace(string(output)))
+	}
+	return command("resize2fs", device)
+}
+
+// isSmallerThanDevice compares the superblock's block count with the device.
+func isSmallerThanDevice(device string) (bool, error) {
+	handle, err := os.Open(device)
+	if err != nil {
+		return false, err
+	}
+	defer handle.Close()
+	superblock := make([]byte, 1024)
+	if _, err := handle.ReadAt(superblock, 1024); err != nil {
+		return false, fmt.Errorf("read the superblock of %s: %w", device, err)
+	}
+	low := binary.LittleEndian.Uint32(superblock[0x4:])
+	high := binary.LittleEndian.Uint32(superblock[0x150:])
+	blockBytes := int64(1024) << binary.LittleEndian.Uint32(superblock[0x18:])
+	bytes, err := deviceBytes(device)
+	if err != nil {
+		return false, err
+	}
+	return bytes-(int64(high)<<32|int64(low))*blockBytes >= blockBytes, nil
+}
 
 func command(name string, arguments ...string) error {
 	output, err := exec.Command(name, arguments...).CombinedOutput()

@@ -102,11 +102,10 @@ func stageFileSystem(device, staging string, flags []string) error {
 	if err := makeFileSystemIfBlank(device); err != nil {
 		return err
 	}
-	if err := mountDevice(device, staging, flags); err != nil {
+	if err := growUnmounted(device); err != nil {
 		return err
 	}
-	// A clone may be larger than the volume it was copied from.
-	return growFileSystem(device)
+	return mountDevice(device, staging, flags)
 }
 
 func (n *node) NodeUnstageVolume(_ context.Context, request *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
@@ -246,7 +245,11 @@ func (n *node) NodeExpandVolume(_ context.Context, request *csi.NodeExpandVolume
 		return nil, grpcError(err, found.ID)
 	}
 	if request.GetVolumeCapability().GetBlock() == nil && isDirectory(request.GetVolumePath()) {
-		if err := growFileSystem(device); err != nil {
+		err := growMounted(device)
+		if errors.Is(err, errOffline) {
+			return nil, status.Error(codes.FailedPrecondition, err.Error())
+		}
+		if err != nil {
 			return nil, grpcError(err, found.ID)
 		}
 	}

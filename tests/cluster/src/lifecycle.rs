@@ -110,7 +110,10 @@ fn lock(settings: &Settings) -> Result<File> {
     let mut path = settings.root.clone().into_os_string();
     path.push(".lock");
     let file = File::create(&path).with_context(|| format!("open {}", path.display()))?;
-    flock(&file, FlockOperation::LockExclusive)?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        eprintln!("waiting for another `up` or `down` to end");
+        flock(&file, FlockOperation::LockExclusive)?;
+    }
     Ok(file)
 }
 
@@ -164,10 +167,7 @@ pub fn down(settings: &Settings) -> Result<()> {
         Ok(())
     })?;
     phase("take away mounts, loop devices and the network", || {
-        // The volumes' devices, then the file system their files are on.
-        loops::detach_below(&settings.volumes())?;
-        loops::unmount_below(&settings.root)?;
-        loops::detach_below(&settings.root)?;
+        loops::remove_below(&settings.root)?;
         network::remove(&all)
     })?;
     phase("remove the state", || {
@@ -185,7 +185,10 @@ pub fn down(settings: &Settings) -> Result<()> {
 }
 
 fn leftovers(settings: &Settings) -> Result<()> {
-    let mut left = loops::below(&settings.root, &loops::bound()?);
+    let mut left: Vec<String> = loops::below(&settings.root)?
+        .into_iter()
+        .map(|(_, device)| device)
+        .collect();
     if cgroup::exists() {
         left.push("control groups".to_owned());
     }

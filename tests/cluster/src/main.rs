@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use std::os::unix::process::CommandExt;
+use std::process::ExitCode;
 use test_cluster::images::Recipe;
 use test_cluster::settings::Settings;
 use test_cluster::{binaries, images, node, smoke};
@@ -69,7 +70,17 @@ enum ImageAction {
     },
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let settings = Settings::from_environment()?;
     match Arguments::parse().action {
         Action::Up { nodes } => test_cluster::up(&settings, nodes),

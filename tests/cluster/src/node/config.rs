@@ -76,6 +76,8 @@ pub fn proxy_words(binaries: &Binaries, node: &Node) -> Result<Vec<String>> {
 
 /// `restrict_oom_score_adj`: inside a container or a restricted machine no
 /// process may be made less likely to be killed, and every sandbox would fail.
+/// `device_ownership_from_security_context`: a raw volume belongs to the user
+/// of the pod that mounts it, as KubeVirt asks of its clusters.
 fn containerd(node: &Node) -> String {
     let directory = node.directory.display();
     let socket = node.containerd_socket();
@@ -100,6 +102,7 @@ disabled_plugins = [
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE_IMAGE}"
   restrict_oom_score_adj = true
+  device_ownership_from_security_context = true
 
 [plugins."io.containerd.grpc.v1.cri".cni]
   bin_dir = "/usr/lib/cni"
@@ -176,6 +179,8 @@ fn kubelet(settings: &Settings, node: &Node) -> Value {
         "nodeStatusUpdateFrequency": "5s",
         "oomScoreAdj": 0,
         "registerNode": true,
+        // A claim that grows is noticed when its pod is looked at again.
+        "syncFrequency": "10s",
         "rotateCertificates": false,
         "tlsCertFile": file(certificate_file(settings, &serving)),
         "tlsPrivateKeyFile": file(key_file(settings, &serving)),
