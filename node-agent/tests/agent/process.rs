@@ -190,8 +190,8 @@ async fn get(address: String) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_agent_finishes_its_job_after_the_restart() {
-    if !is_root("a_killed_agent_finishes_its_job_after_the_restart") {
+async fn an_agent_killed_over_and_over_finishes_its_job() {
+    if !is_root("an_agent_killed_over_and_over_finishes_its_job") {
         return;
     }
     let (kubelet, agent) = (Kubelet::new(), Agent::new());
@@ -208,6 +208,16 @@ async fn a_killed_agent_finishes_its_job_after_the_restart() {
     checkpointed(&agent.place.path().join("state/jobs"), "job-1").await;
     child.kill().await.unwrap();
     assert!(!agent.healthy().await);
+    for _ in 0..2 {
+        let mut child = agent.spawn(kubelet.root());
+        let before = web.sent();
+        web.allow(8 << 20);
+        eventually("it goes on by itself", async || {
+            (web.sent() >= before + (4 << 20)).then_some(())
+        })
+        .await;
+        child.kill().await.unwrap();
+    }
 
     let mut child = agent.spawn(kubelet.root());
     web.allow(1 << 30);
@@ -243,6 +253,14 @@ async fn a_killed_agent_finishes_its_job_after_the_restart() {
         metrics.contains("node_agent_jobs{phase=\"succeeded\"} 1"),
         "{metrics}"
     );
+    let peak = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("process_resident_memory_max_bytes "))
+        .and_then(|value| value.parse::<u64>().ok())
+        .unwrap();
+    eprintln!("peak resident memory: {} MiB", peak >> 20);
+    // One job's half of the default budget, and the process itself.
+    assert!(peak < 160 << 20, "{peak}");
     kill_process(pid(&child), Signal::TERM).unwrap();
     ends_well(&mut child, Duration::from_secs(10)).await;
     assert!(
