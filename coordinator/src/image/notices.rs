@@ -21,13 +21,14 @@ pub struct Notice {
 }
 
 /// Reasons of the `Ready` condition that stop the import until someone acts.
-const WORRYING: [&str; 10] = [
+const WORRYING: [&str; 11] = [
     "AgentUnreachable",
     "ClaimConflict",
     "ClaimLost",
     "ClaimRefused",
     "HolderImageFailed",
     "HolderMountFailed",
+    "HolderNotStarting",
     "HolderRefused",
     "HolderUnschedulable",
     "ProvisioningFailed",
