@@ -194,7 +194,7 @@ pub enum AgentError {
         /// Node of the agent.
         node: String,
     },
-    /// The call failed on its way or ran into its deadline.
+    /// The call failed on its way.
     #[error("{call} on node {node} failed: {code}: {message}")]
     Call {
         /// Node of the agent.
@@ -205,6 +205,14 @@ pub enum AgentError {
         code: String,
         /// What the status says.
         message: String,
+    },
+    /// The answer did not come within the call's deadline.
+    #[error("{call} on node {node} was not answered in time")]
+    Late {
+        /// Node of the agent.
+        node: String,
+        /// Name of the call.
+        call: &'static str,
     },
     /// The agent refuses the request as such.
     #[error("the agent of node {node} refuses {call}: {message}")]
@@ -234,6 +242,7 @@ impl AgentError {
         match self {
             Self::Away { .. } => "AgentAway",
             Self::Call { .. } => "AgentCallFailed",
+            Self::Late { .. } => "AgentLate",
             Self::Refused { .. } => "AgentRefused",
             Self::Incomplete { .. } => "AgentAnswerIncomplete",
         }

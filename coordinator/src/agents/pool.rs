@@ -280,6 +280,8 @@ impl<'a> Call<'a> {
                 call,
                 message,
             },
+            // What a deadline looks like depends on which side notices first.
+            Code::Cancelled | Code::DeadlineExceeded => AgentError::Late { node, call },
             code => AgentError::Call {
                 node,
                 call,

@@ -80,11 +80,19 @@ async fn act(
             deleted(gone, "delete the holder pod")
         }
         Action::Probe { node, url } => {
-            let probed = hands.agents.probe(node, url).await;
             let status = image.status.as_ref();
-            match probed.map_err(asking("probe the source"))? {
-                Ok(facts) => Ok(Some(Verdict::Probed(facts))),
-                Err(failure) => Ok(Some(retry::judge(status, &failure, true))),
+            match hands.agents.probe(node, url).await {
+                Ok(Ok(facts)) => Ok(Some(Verdict::Probed(facts))),
+                Ok(Err(failure)) => Ok(Some(retry::judge(status, &failure, true))),
+                Err(AgentError::Late { .. }) => {
+                    let failure = TryFailure {
+                        reason: "SourceTimeout".to_owned(),
+                        message: "the source did not answer in time".to_owned(),
+                        source: true,
+                    };
+                    Ok(Some(retry::another(status, failure)))
+                }
+                Err(error) => Err(asking("probe the source")(error)),
             }
         }
         Action::StartJob { node, job } => match hands.agents.start(node, job).await {

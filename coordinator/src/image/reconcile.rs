@@ -105,7 +105,8 @@ async fn report(
     context.metrics.status_written();
     for notice in notices(image.status.as_ref(), &next) {
         context.metrics.notice(&notice.reason);
-        publish(&context.recorder, image, notice).await;
+        let attempt = next.attempt.unwrap_or(0);
+        publish(&context.recorder, image, notice, attempt).await;
     }
     Ok(())
 }
@@ -138,7 +139,7 @@ async fn write(
 }
 
 /// Publishes an Event. One that is lost is not worth a failed reconcile.
-async fn publish(recorder: &Recorder, image: &VirtualMachineImage, notice: Notice) {
+async fn publish(recorder: &Recorder, image: &VirtualMachineImage, notice: Notice, attempt: i64) {
     let Notice {
         warning,
         reason,
@@ -159,12 +160,14 @@ async fn publish(recorder: &Recorder, image: &VirtualMachineImage, notice: Notic
         } else {
             EventType::Normal
         },
-        action: reason.clone(),
+        // Events alike but for their note are counted as one: those of
+        // another try are not alike.
+        action: format!("Try{attempt}"),
         reason,
         note: Some(message),
         secondary: None,
     };
     if let Err(error) = recorder.publish(&event, &image.object_ref(&())).await {
-        tracing::warn!(%error, "event not published");
+        tracing::debug!(%error, "event not published");
     }
 }
