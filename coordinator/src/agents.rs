@@ -206,6 +206,12 @@ pub enum AgentError {
         /// What the status says.
         message: String,
     },
+    /// Too many calls of this kind are on their way.
+    #[error("too many calls of {call} are on their way")]
+    Busy {
+        /// Name of the call.
+        call: &'static str,
+    },
     /// The answer did not come within the call's deadline.
     #[error("{call} on node {node} was not answered in time")]
     Late {
@@ -242,6 +248,7 @@ impl AgentError {
         match self {
             Self::Away { .. } => "AgentAway",
             Self::Call { .. } => "AgentCallFailed",
+            Self::Busy { .. } => "AgentsBusy",
             Self::Late { .. } => "AgentLate",
             Self::Refused { .. } => "AgentRefused",
             Self::Incomplete { .. } => "AgentAnswerIncomplete",

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use hypercloud_proto::agent::v1 as proto;
 use hypercloud_proto::agent::v1::node_agent_client::NodeAgentClient;
 use k8s_openapi::jiff::Timestamp;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
@@ -40,6 +40,8 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(8);
 const QUICK: Duration = Duration::from_secs(10);
 /// Deadline of a probe: the source may be slow.
 const PROBE: Duration = Duration::from_secs(60);
+/// Probes that are on their way at the same time.
+const PROBES: usize = 32;
 /// Deadline of a cancellation: the volume is to be closed in it.
 const CANCEL: Duration = Duration::from_secs(30);
 
@@ -79,6 +81,7 @@ struct Shared {
     channels: Mutex<BTreeMap<String, Channel>>,
     changes: mpsc::UnboundedSender<Change>,
     tls: watch::Receiver<ClientTls>,
+    probes: Semaphore,
 }
 
 impl Pool {
@@ -91,6 +94,7 @@ impl Pool {
             channels: Mutex::default(),
             changes,
             tls,
+            probes: Semaphore::new(PROBES),
         });
         (Self { shared }, receiver)
     }
@@ -189,11 +193,16 @@ impl Agents for Pool {
     }
 
     async fn probe(&self, node: &str, url: &str) -> Result<Probed, AgentError> {
+        const NAME: &str = "ProbeSource";
         let mut client = self.client(node)?;
+        // Whoever would wait here would keep a reconcile waiting.
+        let Ok(_turn) = self.shared.probes.try_acquire() else {
+            return Err(AgentError::Busy { call: NAME });
+        };
         let request = proto::ProbeSourceRequest {
             source: Some(wire::source(url)),
         };
-        let call = Call::new(node, "ProbeSource", PROBE);
+        let call = Call::new(node, NAME, PROBE);
         let answer = call.make(request, |request| async move {
             client.probe_source(request).await
         });

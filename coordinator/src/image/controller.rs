@@ -10,7 +10,7 @@ use hypercloud_api::{ImagePhase, VirtualMachineImage, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::{DeserializeGuard, PartialObjectMeta};
-use kube::runtime::controller::{Action as Requeue, Config, Controller};
+use kube::runtime::controller::{Action as Requeue, Config, Controller, Error as ControllerError};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{Predicate, WatchStreamExt, predicates, reflector, watcher};
 use kube::{Api, Resource, ResourceExt};
@@ -27,8 +27,11 @@ use crate::backoff::Backoff;
 /// An image that may not fit its type: one of those must not stop the watch.
 type Guarded = DeserializeGuard<VirtualMachineImage>;
 
-/// Images that are reconciled at the same time.
-const CONCURRENCY: u16 = 8;
+/// Images that are reconciled at the same time. A reconcile mostly waits for
+/// answers, some of them slow; probes, the slowest, are limited to half of
+/// this by the pool, so that sources that do not answer hold up nothing but
+/// one another.
+const CONCURRENCY: u16 = 64;
 
 /// Delay after a failed reconcile.
 const ERRORS: Backoff = Backoff {
@@ -99,8 +102,14 @@ pub async fn run(
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(one, policy, context)
         .for_each(|result| {
-            if let Ok((image, _)) = &result {
-                succeeded.over(image);
+            match result {
+                Ok((image, _)) => succeeded.over(&image),
+                Err(error @ (ControllerError::QueueError(_) | ControllerError::RunnerError(_))) => {
+                    tracing::warn!(cause = chain(&error), %error, "watching failed")
+                }
+                // Told of where it is decided when to try again, or an image
+                // that went away while it waited for its turn.
+                Err(_) => {}
             }
             std::future::ready(())
         })
@@ -173,8 +182,8 @@ fn retry(
     }
     let count = failures.again(reference);
     let delay = ERRORS.delay(&image.uid().unwrap_or_default(), count);
-    if error.is_conflict() && count < 3 {
-        tracing::debug!(%namespace, image = %name, ?delay, "image changed meanwhile");
+    if error.is_ordinary() && count < 3 {
+        tracing::debug!(%namespace, image = %name, ?delay, reason, "to be tried again");
     } else {
         let cause = chain(error);
         tracing::warn!(%namespace, image = %name, reason, %error, cause, ?delay, "reconcile failed");

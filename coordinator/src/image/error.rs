@@ -79,7 +79,17 @@ impl ReconcileError {
         !matches!(self, Self::Malformed { .. })
     }
 
-    /// Whether someone else wrote first: nothing is wrong, look again.
+    /// Whether nothing is wrong: someone else was first, or it is too busy
+    /// now. Look again.
+    pub fn is_ordinary(&self) -> bool {
+        let busy = |error: &AgentError| matches!(error, AgentError::Busy { .. });
+        match self {
+            Self::Execute(ExecuteError::Agent { source, .. }) => busy(source),
+            _ => self.is_conflict(),
+        }
+    }
+
+    /// Whether someone else wrote first.
     pub fn is_conflict(&self) -> bool {
         match self {
             Self::Execute(ExecuteError::Write { source, .. }) | Self::Status(source) => {
