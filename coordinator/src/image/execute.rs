@@ -1,7 +1,7 @@
 //! Does the actions of a plan (client required). Nothing is decided here.
 //!
-//! Every action is safe to repeat: what exists already is taken as made, what
-//! is gone already as deleted, and a deletion names the UID that was seen, so
+//! Every action is safe to repeat: what exists already is left to the next
+//! look, what is gone already is taken as deleted, and a deletion names the UID that was seen, so
 //! it never meets a successor of the same name.
 
 use hypercloud_api::{ImagePhase, VirtualMachineImage, names};
@@ -14,8 +14,9 @@ use serde_json::json;
 use super::build::{self, HolderTemplate};
 use super::error::ExecuteError;
 use super::observation::Observation;
+use super::plan::RECHECK;
 use super::retry;
-use super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
+use super::verdict::{Action, Again, Plan, TryFailure, Verdict, waiting};
 use crate::agents::{AgentError, Agents};
 
 /// What acting needs.
@@ -29,21 +30,40 @@ pub struct Hands<'a> {
     pub template: &'a HolderTemplate,
 }
 
-/// Does the actions of `plan` in order and answers with the verdict that
-/// holds after them. The first failure ends the plan.
+/// What came of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What holds after its actions.
+    pub verdict: Verdict,
+    /// When to look again.
+    pub again: Again,
+}
+
+/// Does the actions of `plan` in order and answers with what holds after
+/// them. The first failure ends the plan, and so does what has to be waited
+/// for.
 pub async fn execute(
     hands: Hands<'_>,
     seen: &Observation,
     plan: &Plan,
-) -> Result<Verdict, ExecuteError> {
-    let mut verdict = plan.verdict.clone();
+) -> Result<Outcome, ExecuteError> {
+    let mut outcome = Outcome {
+        verdict: plan.verdict.clone(),
+        again: plan.again,
+    };
     for action in &plan.actions {
         tracing::debug!(?action, "acting");
-        if let Some(learnt) = act(hands, seen, action).await? {
-            verdict = learnt;
+        let Some(learnt) = act(hands, seen, action).await? else {
+            continue;
+        };
+        let waits = matches!(learnt, Verdict::Waiting { .. });
+        outcome.verdict = learnt;
+        if waits {
+            outcome.again = Again::After(RECHECK);
+            break;
         }
     }
-    Ok(verdict)
+    Ok(outcome)
 }
 
 /// Does one action; answers with a verdict where something was learnt.
@@ -63,12 +83,12 @@ async fn act(
             let made = claims
                 .create(&PostParams::default(), &build::claim(image, *size))
                 .await;
-            created(made, "create the claim", "ClaimRefused")
+            created(made, Creation::CLAIM)
         }
         Action::CreateHolder => {
             let pod = build::holder(image, seen.attempt(), hands.template);
             let made = pods.create(&PostParams::default(), &pod).await;
-            created(made, "create the holder pod", "HolderRefused")
+            created(made, Creation::HOLDER)
         }
         Action::DeleteClaim { uid } => {
             let name = names::image_claim(seen.name());
@@ -165,24 +185,46 @@ fn exactly(uid: &str) -> DeleteParams {
     })
 }
 
-/// What exists already was made by a former try of the same action, or will
-/// be seen as someone else's by the next look.
-///
-/// A refusal (quota, policy, a webhook) is not this coordinator's error: the
-/// user has to read of it.
+/// What is created, in words.
+struct Creation {
+    what: &'static str,
+    refused: &'static str,
+    conflict: &'static str,
+}
+
+impl Creation {
+    const CLAIM: Self = Self {
+        what: "create the claim",
+        refused: "ClaimRefused",
+        conflict: "ClaimConflict",
+    };
+    const HOLDER: Self = Self {
+        what: "create the holder pod",
+        refused: "HolderRefused",
+        conflict: "HolderConflict",
+    };
+}
+
+/// A refusal (quota, policy, a webhook), or an object of the name that was
+/// not seen as the image's own, is not this coordinator's error: the user has
+/// to read of it.
 fn created<K>(
     result: Result<K, KubeError>,
-    what: &'static str,
-    refused: &str,
+    creation: Creation,
 ) -> Result<Option<Verdict>, ExecuteError> {
+    let Creation {
+        what,
+        refused,
+        conflict,
+    } = creation;
+    let told = |reason, status: &Status| {
+        let message = format!("the API server refuses to {what}: {}", status.message);
+        Ok(Some(waiting(ImagePhase::Preparing, reason, message)))
+    };
     match result {
         Ok(_) => Ok(None),
-        Err(KubeError::Api(status)) if status.is_already_exists() => Ok(None),
-        Err(KubeError::Api(status)) if is_refusal(&status) => Ok(Some(waiting(
-            ImagePhase::Preparing,
-            refused,
-            format!("the API server refuses to {what}: {}", status.message),
-        ))),
+        Err(KubeError::Api(status)) if status.is_already_exists() => told(conflict, &status),
+        Err(KubeError::Api(status)) if is_refusal(&status) => told(refused, &status),
         Err(source) => Err(ExecuteError::Write { what, source }),
     }
 }

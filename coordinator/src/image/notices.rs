@@ -21,11 +21,12 @@ pub struct Notice {
 }
 
 /// Reasons of the `Ready` condition that stop the import until someone acts.
-const WORRYING: [&str; 11] = [
+const WORRYING: [&str; 12] = [
     "AgentUnreachable",
     "ClaimConflict",
     "ClaimLost",
     "ClaimRefused",
+    "HolderConflict",
     "HolderImageFailed",
     "HolderMountFailed",
     "HolderNotStarting",

@@ -34,7 +34,7 @@ pub async fn observe(
     };
     let uid = image.metadata.uid.clone().unwrap_or_default();
     let mut claim = claim(client, namespace, name, &uid).await?;
-    let mut holders = holders(client, namespace, name, &uid).await?;
+    let mut holders = holders(client, &image).await?;
     explain(client, namespace, claim.as_mut(), &mut holders).await;
     let storage_class = match claim {
         Some(_) => StorageClassSeen::Found,
@@ -64,14 +64,17 @@ async fn claim(
     Ok(claim.map(|claim| read::claim(&claim, uid)))
 }
 
-/// The image's holders, by label and by name: a pod that merely carries the
-/// labels is no holder.
+/// The image's holders, by label, name and controller: a pod that merely
+/// looks like one is none. In a deletion that orphans, the garbage collector
+/// may have taken the controller away already.
 async fn holders(
     client: &Client,
-    namespace: &str,
-    name: &str,
-    uid: &str,
+    image: &VirtualMachineImage,
 ) -> Result<Vec<HolderSeen>, ObserveError> {
+    let meta = &image.metadata;
+    let uid = meta.uid.as_deref().unwrap_or_default();
+    let image_name = meta.name.as_deref().unwrap_or_default();
+    let namespace = meta.namespace.as_deref().unwrap_or_default();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let labels = format!(
         "{}={uid},{}={},{}={}",
@@ -86,11 +89,12 @@ async fn holders(
         .await
         .map_err(reading("the image's holder pods"))?;
     let is_holder = |pod: &&Pod| {
-        let pod_name = pod.name_any();
-        let attempt = pod_name
+        let name = pod.name_any();
+        let attempt = name
             .rsplit_once('-')
             .and_then(|(_, attempt)| attempt.parse().ok());
-        attempt.is_some_and(|attempt| names::image_holder(name, attempt) == pod_name)
+        attempt.is_some_and(|attempt| names::image_holder(image_name, attempt) == name)
+            && (meta.deletion_timestamp.is_some() || read::is_controlled_by(&pod.metadata, uid))
     };
     Ok(list.iter().filter(is_holder).map(read::holder).collect())
 }

@@ -3,6 +3,7 @@
 use hypercloud_api::quantity;
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Resource;
 
@@ -21,11 +22,7 @@ pub fn claim(claim: &PersistentVolumeClaim, image_uid: &str) -> ClaimSeen {
         .and_then(|status| status.phase.as_deref());
     ClaimSeen {
         uid: meta.uid.clone().unwrap_or_default(),
-        ours: meta
-            .owner_references
-            .iter()
-            .flatten()
-            .any(|owner| owner.uid == image_uid && owner.controller == Some(true)),
+        ours: is_controlled_by(meta, image_uid),
         since: meta.creation_timestamp.as_ref().map(|time| time.0),
         deleting_since: meta.deletion_timestamp.as_ref().map(|time| time.0),
         lost: phase == Some("Lost"),
@@ -41,6 +38,12 @@ pub fn claim(claim: &PersistentVolumeClaim, image_uid: &str) -> ClaimSeen {
             .unwrap_or(0),
         problem: None,
     }
+}
+
+/// Whether the resource with this UID is the object's controller.
+pub fn is_controlled_by(meta: &ObjectMeta, uid: &str) -> bool {
+    let mut owners = meta.owner_references.iter().flatten();
+    owners.any(|owner| owner.uid == uid && owner.controller == Some(true))
 }
 
 /// A holder pod.

@@ -65,9 +65,9 @@ pub async fn reconcile(
             return Ok(Requeue::await_change());
         };
         let plan = plan(&seen, &context.policy, Timestamp::now());
-        let verdict = execute(hands, &seen, &plan).await?;
-        report(context, &seen, &verdict).await?;
-        match plan.again {
+        let outcome = execute(hands, &seen, &plan).await?;
+        report(context, &seen, &outcome.verdict).await?;
+        match outcome.again {
             Again::Now => {}
             Again::After(delay) => return Ok(after(delay, seen.uid())),
             Again::OnChange => return Ok(after(GUARD, seen.uid())),

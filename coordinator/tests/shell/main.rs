@@ -111,13 +111,10 @@ async fn facts_go_to_the_status_and_then_the_claim_is_made() {
         201,
         json!({"metadata": {}, "eventTime": null}),
     );
-    look(&mut script, &image);
-    script.on("POST", CLAIMS, 409, fake::failure(409, "AlreadyExists"));
-    script.on("PATCH", &status_path(), 409, fake::failure(409, "Conflict"));
     let (context, requests) = context(script, Agent::default());
-    let error = reconcile(&context, "team", "disk").await.unwrap_err();
-    assert!(error.is_conflict() && error.is_retryable(), "{error:?}");
-    assert_eq!((error.reason(), requests.left()), ("Conflict", 0));
+    // A refusal is not run into again at once.
+    reconcile(&context, "team", "disk").await.unwrap();
+    assert_eq!(requests.left(), 0);
     let statuses = requests.bodies("PATCH", &status_path());
     assert_eq!(statuses[0]["status"]["source"]["virtualSize"], 1 << 30);
     assert_eq!(statuses[0]["status"]["size"], "1Gi");
@@ -132,6 +129,51 @@ async fn facts_go_to_the_status_and_then_the_claim_is_made() {
     assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "1024Mi");
     assert_eq!(claim["spec"]["volumeMode"], "Block");
     assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], "uid");
+}
+
+#[tokio::test]
+async fn a_status_of_someone_else_is_never_overwritten() {
+    let mut image = image();
+    image["status"] = fake::probed();
+    let mut script = Script::default();
+    look(&mut script, &image);
+    script.on("POST", CLAIMS, 409, fake::failure(409, "AlreadyExists"));
+    script.on("PATCH", &status_path(), 409, fake::failure(409, "Conflict"));
+    let (context, requests) = context(script, Agent::default());
+    let error = reconcile(&context, "team", "disk").await.unwrap_err();
+    assert!(error.is_conflict() && error.is_retryable(), "{error:?}");
+    assert_eq!((error.reason(), requests.left()), ("Conflict", 0));
+}
+
+#[tokio::test]
+async fn a_pod_that_takes_the_holders_name_is_told_of_and_left_alone() {
+    let mut image = image();
+    image["status"] = fake::probed();
+    let claim = json!({"metadata": {"name": "vmim-disk", "uid": "claim", "ownerReferences": [
+        {"apiVersion": "v1", "kind": "X", "name": "disk", "uid": "uid", "controller": true}]},
+        "spec": {"resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": "Pending"}});
+    // It has the labels and the name, and another owner.
+    let pod = json!({"metadata": {"name": "vmim-disk-holder-0", "uid": "pod"}});
+    let mut script = Script::default();
+    script.on("GET", IMAGE, 200, image.clone());
+    script.on("GET", CLAIM, 200, claim);
+    script.on("GET", PODS, 200, json!({"metadata": {}, "items": [pod]}));
+    script.on("POST", PODS, 409, fake::failure(409, "AlreadyExists"));
+    script.on("PATCH", &status_path(), 200, image.clone());
+    for _ in 0..2 {
+        script.on(
+            "POST",
+            EVENTS,
+            201,
+            json!({"metadata": {}, "eventTime": null}),
+        );
+    }
+    let (context, requests) = context(script, Agent::default());
+    reconcile(&context, "team", "disk").await.unwrap();
+    assert_eq!(requests.left(), 0);
+    let status = requests.body("PATCH", &status_path());
+    let told = ("Ready".into(), "False".into(), "HolderConflict".into());
+    assert!(conditions(&status["status"]).contains(&told), "{status}");
 }
 
 #[tokio::test]
@@ -189,7 +231,8 @@ async fn a_server_that_fails_is_a_retryable_error() {
 async fn an_unchanged_job_writes_nothing() {
     let mut image = image();
     image["status"] = fake::transferring();
-    let holder = json!({"metadata": {"name": "vmim-disk-holder-0", "uid": "pod"},
+    let holder = json!({"metadata": {"name": "vmim-disk-holder-0", "uid": "pod", "ownerReferences": [
+        {"apiVersion": "v1", "kind": "X", "name": "disk", "uid": "uid", "controller": true}]},
         "spec": {"nodeName": "n1", "containers": []},
         "status": {"phase": "Running", "containerStatuses": [
             {"name": "hold", "ready": true, "image": "", "imageID": "", "restartCount": 0}]}});
