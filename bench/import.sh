@@ -6,14 +6,15 @@
 # RUNS=5 bench/import.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/serve.sh
 
 runs=${RUNS:-5}
 cache=${HCS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hypercloud-storage}
 source=$cache/demo/debian-bookworm-1.qcow2
 work=$(mktemp -d "${TMPDIR:-/tmp}/hcs-bench.XXXXXX")
-loop= nginx_pid=
+loop=
 cleanup() {
-    if [ -n "$nginx_pid" ]; then kill "$nginx_pid" 2>/dev/null || true; wait "$nginx_pid" 2>/dev/null || true; fi
+    serve_end
     if [ -n "$loop" ]; then losetup --detach "$loop"; fi
     rm -rf "$work"
 }
@@ -34,17 +35,8 @@ rm "$work/expected"
 
 truncate --size "$size" "$work/device"
 loop=$(losetup --find --show --direct-io=on "$work/device")
-port=18081
-cat > "$work/nginx.conf" <<CONF
-worker_processes 1;
-daemon off;
-pid $work/nginx.pid;
-error_log $work/error.log;
-events {}
-http { access_log off; sendfile on; server { listen 127.0.0.1:$port; root $work; } }
-CONF
-nginx -c "$work/nginx.conf" -e "$work/error.log" & nginx_pid=$!
-curl --silent --fail --head --retry 20 --retry-connrefused --retry-delay 1 "http://127.0.0.1:$port/zlib" >/dev/null
+serve 127.0.0.1 "$work" "$work"
+port=$serve_port
 
 ours() { "$hcs" image import "http://127.0.0.1:$port/$1" "$loop" >/dev/null; }
 peer() {

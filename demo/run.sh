@@ -6,15 +6,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/phases.sh
 . tests/local-cluster.sh
+. scripts/serve.sh
 
 cache=${HCS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hypercloud-storage}/demo
 name=debian
 namespace=demo
 image=$cache/debian-bookworm-1.qcow2
 work=$(mktemp -d)
-nginx_pid=
 cleanup() {
-    if [ -n "$nginx_pid" ]; then kill "$nginx_pid" 2>/dev/null || true; fi
+    serve_end
     rm -rf "$work"
 }
 trap cleanup EXIT
@@ -35,22 +35,8 @@ phase "serve the disk over HTTP"
 node_ip=$(kubectl get nodes --output jsonpath='{.items[0].status.addresses[?(@.type=="InternalIP")].address}')
 # The address from which this machine speaks to the cluster's first node.
 host_ip=$(ip -oneline route get "$node_ip" | sed -n 's/.* src \([^ ]*\).*/\1/p')
-port=18080
-cat > "$work/nginx.conf" <<CONF
-worker_processes 1;
-daemon off;
-pid $work/nginx.pid;
-error_log $work/error.log;
-events {}
-http {
-    access_log off;
-    sendfile on;
-    server { listen $host_ip:$port; root $cache; }
-}
-CONF
-nginx -c "$work/nginx.conf" -e "$work/error.log" & nginx_pid=$!
-url=http://$host_ip:$port/$(basename "$image")
-curl --silent --fail --head --retry 20 --retry-connrefused --retry-delay 1 "$url" >/dev/null
+serve "$host_ip" "$cache" "$work"
+url=http://$host_ip:$serve_port/$(basename "$image")
 echo "   $url ($(du -h "$image" | cut -f1) compressed)"
 
 phase "import it: VirtualMachineImage/$name"
