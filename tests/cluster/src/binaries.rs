@@ -43,8 +43,9 @@ const MODULES: &[Module] = &[
         is_kubernetes: true,
     },
     Module {
-        directory: "csi-sidecars",
+        directory: "addons",
         programs: &[
+            ("coredns", "./dns"),
             (
                 "csi-provisioner",
                 "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner",
@@ -165,7 +166,7 @@ fn build_module(settings: &Settings, module: &Module) -> Result<PathBuf> {
             .arg(package))
         .with_context(|| format!("build {name}"))?;
     }
-    if module.directory == "csi-sidecars" {
+    if module.directory == "addons" {
         copy_snapshot_crds(settings, module, &unfinished)?;
     }
     fs::rename(&unfinished, &target)?;
@@ -305,7 +306,7 @@ mod tests {
         };
         let old = make("csi-driver-0123456789abcdef");
         let new = make("csi-driver-fedcba9876543210");
-        let other = make("csi-sidecars-0123456789abcdef");
+        let other = make("addons-0123456789abcdef");
         forget_older(directory.path(), "csi-driver", &new).unwrap();
         assert!(!old.exists() && new.exists() && other.exists());
     }

@@ -220,7 +220,7 @@ fn start_on_node(settings: &Settings, binaries: &Binaries, each: &Node) -> Resul
 
 /// The driver's object and the classes.
 fn objects() -> Value {
-    let class = |name: &str, binding: &str, parameters: Value| {
+    let class = |name: &str, binding: &str| {
         json!({
             "apiVersion": "storage.k8s.io/v1",
             "kind": "StorageClass",
@@ -229,13 +229,15 @@ fn objects() -> Value {
             "volumeBindingMode": binding,
             "reclaimPolicy": "Delete",
             "allowVolumeExpansion": true,
-            "parameters": parameters,
         })
     };
     let waiting = "WaitForFirstConsumer";
-    let mut default = class(CLASS, waiting, json!({}));
+    let mut default = class(CLASS, waiting);
     default["metadata"]["annotations"] =
         json!({"storageclass.kubernetes.io/is-default-class": "true"});
+    // Only here: an empty map could not be applied a second time.
+    let mut no_clone = class(NO_CLONE_CLASS, waiting);
+    no_clone["parameters"] = json!({"cloning": "refused"});
     list(vec![
         json!({
             "apiVersion": "storage.k8s.io/v1",
@@ -249,8 +251,8 @@ fn objects() -> Value {
             },
         }),
         default,
-        class(IMMEDIATE_CLASS, "Immediate", json!({})),
-        class(NO_CLONE_CLASS, waiting, json!({"cloning": "refused"})),
+        class(IMMEDIATE_CLASS, "Immediate"),
+        no_clone,
         json!({
             "apiVersion": "snapshot.storage.k8s.io/v1",
             "kind": "VolumeSnapshotClass",

@@ -15,6 +15,7 @@ mod cgroup;
 mod command;
 mod control_plane;
 pub mod csi;
+mod dns;
 pub mod images;
 mod kubectl;
 mod lifecycle;

@@ -5,7 +5,7 @@ use crate::command::wait_until;
 use crate::kubectl::Kubectl;
 use crate::phase::phase;
 use crate::settings::{MAXIMAL_NODES, Node, Settings};
-use crate::{certificates, cgroup, control_plane, csi, images, loops, network};
+use crate::{certificates, cgroup, control_plane, csi, dns, images, loops, network};
 use crate::{node, packages, process};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
@@ -30,7 +30,10 @@ pub fn up(settings: &Settings, count: Option<usize>) -> Result<()> {
     })?;
     let binaries = phase("programs", || binaries::build(settings))?;
     let kubectl = Kubectl::new(settings, &binaries)?;
-    if missing(settings, &nodes).is_empty() && are_ready(&kubectl, &nodes).unwrap_or(false) {
+    if missing(settings, &nodes).is_empty()
+        && are_ready(&kubectl, &nodes).unwrap_or(false)
+        && dns::is_ready(&kubectl)
+    {
         eprintln!("the cluster is up and well ({} nodes)", nodes.len());
         return Ok(());
     }
@@ -50,8 +53,10 @@ pub fn up(settings: &Settings, count: Option<usize>) -> Result<()> {
         images::load_own(settings, &binaries, &nodes)
     })?;
     phase("nodes ready", || wait_for_nodes(settings, &kubectl, &nodes))?;
-    phase("storage", || {
-        csi::start(settings, &binaries, &kubectl, &nodes)
+    phase("storage and names", || {
+        dns::start(settings, &binaries, &kubectl, &nodes)?;
+        csi::start(settings, &binaries, &kubectl, &nodes)?;
+        dns::wait(&kubectl)
     })?;
     eprintln!(
         "the cluster is up ({} nodes, {:.1} s): export KUBECONFIG={}",

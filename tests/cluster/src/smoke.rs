@@ -197,6 +197,10 @@ impl Smoke {
                     Ok(answer.trim() == "served")
                 })?;
             }
+            let by_name = self.shell(&pod, "timeout 5 wget -q -O - http://web/")?;
+            if by_name.trim() != "served" {
+                bail!("the service by its name says {by_name:?} to {pod}");
+            }
             let api = "timeout 5 wget -q -O - --no-check-certificate https://$KUBERNETES_SERVICE_HOST/healthz";
             let answer = self.shell(&pod, api)?;
             if answer.trim() != "ok" {
