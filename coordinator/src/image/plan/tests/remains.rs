@@ -90,6 +90,12 @@ fn a_job_in_the_wrong_place_is_cancelled() {
         .jobs
         .push(job_on("n1", "uid-0", JobState::Transferring));
     assert_eq!(decide(&seen, 0).actions, [cancel("n1", "uid-0")]);
+    // And so is one of another try that came back to the node of this one.
+    let mut seen = running(JobState::Transferring);
+    seen.agents
+        .jobs
+        .push(job_on("n2", "uid-7", JobState::Transferring));
+    assert_eq!(decide(&seen, 0).actions, [cancel("n2", "uid-7")]);
 }
 
 #[test]
