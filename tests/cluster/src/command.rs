@@ -62,7 +62,20 @@ pub fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Asks again and again until the answer is yes or the time is up.
+/// An error that waiting does not mend.
+#[derive(Debug)]
+pub struct Lasting(pub String);
+
+impl std::fmt::Display for Lasting {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Lasting {}
+
+/// Asks again and again until the answer is yes or the time is up. An error is
+/// an answer of no, unless it is [`Lasting`].
 pub fn wait_until(
     what: &str,
     limit: Duration,
@@ -73,6 +86,7 @@ pub fn wait_until(
         let last = answer();
         match last {
             Ok(true) => return Ok(()),
+            Err(error) if error.is::<Lasting>() => return Err(error.context(what.to_owned())),
             _ if Instant::now() < deadline => pause(Duration::from_millis(200)),
             Ok(false) => bail!("{what}: not so after {} s", limit.as_secs()),
             Err(error) => {
@@ -95,4 +109,38 @@ fn describe(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy()];
     words.extend(command.get_args().map(OsStr::to_string_lossy));
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_ends_with_a_yes_or_a_lasting_error() {
+        let mut asked = 0;
+        let patience = Duration::from_secs(60);
+        wait_until("it is so", patience, || {
+            asked += 1;
+            if asked == 1 {
+                bail!("not yet")
+            }
+            Ok(asked == 3)
+        })
+        .unwrap();
+        assert_eq!(asked, 3);
+        let error = wait_until("it is so", patience, || {
+            Err(Lasting("never".to_owned()).into())
+        });
+        assert_eq!(format!("{:#}", error.unwrap_err()), "it is so: never");
+    }
+
+    #[test]
+    fn a_failed_command_tells_what_it_said() {
+        let error = run(&mut program("sh", &["-c", "echo because >&2; exit 3"])).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(
+            text.contains("because") && text.contains("exit status: 3"),
+            "{text}"
+        );
+    }
 }

@@ -5,9 +5,9 @@ use crate::binaries::Binaries;
 use crate::certificates::{authority_file, certificate_file, key_file};
 use crate::command::wait_until;
 use crate::kubectl::Kubectl;
-use crate::process::{self, Service};
+use crate::process::{self, Service, expect_alive, explain};
 use crate::settings::{API_PORT, HOST_ADDRESS, POD_NETWORK, SERVICE_NETWORK, Settings};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::path::Path;
 use std::time::Duration;
 
@@ -37,27 +37,42 @@ pub fn start(settings: &Settings, binaries: &Binaries, kubectl: &Kubectl) -> Res
     };
     start("etcd", etcd(settings))?;
     start("kube-apiserver", api_server(settings))?;
-    wait_until("the API server is ready", Duration::from_secs(120), || {
-        for name in ["etcd", "kube-apiserver"] {
-            process::expect_alive(settings, name)?;
-        }
+    let api_is_ready = wait_until("the API server is ready", Duration::from_secs(120), || {
+        expect_alive(settings, "kube-apiserver")?;
+        expect_alive(settings, "etcd")?;
         Ok(kubectl.succeeds(&["get", "--raw=/readyz"]))
-    })
-    .with_context(|| process::log_tail(settings, "kube-apiserver"))?;
+    });
+    explain_all(settings, api_is_ready, &["etcd", "kube-apiserver"])?;
     start("kube-controller-manager", controller_manager(settings))?;
     start("kube-scheduler", scheduler(settings))?;
     // The first thing every pod needs, and proof that controllers work.
-    wait_until(
+    let has_account = wait_until(
         "the default service account exists",
         Duration::from_secs(60),
         || {
-            for name in ["kube-controller-manager", "kube-scheduler"] {
-                process::expect_alive(settings, name)?;
-            }
+            expect_alive(settings, "kube-controller-manager")?;
+            expect_alive(settings, "kube-scheduler")?;
             Ok(kubectl.succeeds(&["get", "serviceaccount", "default"]))
         },
+    );
+    explain_all(
+        settings,
+        has_account,
+        &["kube-controller-manager", "kube-scheduler"],
     )
-    .with_context(|| process::log_tail(settings, "kube-controller-manager"))
+}
+
+/// Adds the log of the process that ended, or else those of all.
+fn explain_all(settings: &Settings, outcome: Result<()>, names: &[&str]) -> Result<()> {
+    let ended: Vec<&str> = names
+        .iter()
+        .copied()
+        .filter(|name| process::recorded(settings, name).is_none())
+        .collect();
+    let to_blame = if ended.is_empty() { names } else { &ended };
+    to_blame
+        .iter()
+        .fold(outcome, |outcome, name| explain(settings, name, outcome))
 }
 
 fn flag(name: &str, value: impl AsRef<Path>) -> String {

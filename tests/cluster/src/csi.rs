@@ -105,35 +105,37 @@ pub fn start(
         };
         process::start(settings, &service)?;
         if name == "csi-controller" {
-            wait_until(
+            let listens = wait_until(
                 "the CSI controller listens",
                 Duration::from_secs(20),
                 || {
                     process::expect_alive(settings, name)?;
                     Ok(settings.controller_socket().exists())
                 },
-            )?;
+            );
+            process::explain(settings, name, listens)?;
         }
     }
     for each in nodes {
         start_on_node(settings, binaries, each)?;
     }
     for each in nodes {
-        wait_until(
+        let driver = each.process("csi");
+        let is_registered = wait_until(
             &format!("the CSI driver is registered on {}", each.name),
             Duration::from_secs(60),
             || {
-                process::expect_alive(settings, &each.process("csi"))?;
+                process::expect_alive(settings, &driver)?;
                 let found = kubectl.get(&["csinode", &each.name])?;
                 Ok(found["spec"]["drivers"]
                     .as_array()
                     .is_some_and(|drivers| drivers.iter().any(|driver| driver["name"] == DRIVER)))
             },
-        )
-        .with_context(|| process::log_tail(settings, &each.process("csi")))?;
+        );
+        process::explain(settings, &driver, is_registered)?;
     }
     for name in PROCESSES {
-        process::expect_alive(settings, name)?;
+        process::explain(settings, name, process::expect_alive(settings, name))?;
     }
     Ok(())
 }

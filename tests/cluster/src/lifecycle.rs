@@ -68,16 +68,20 @@ pub fn up(settings: &Settings, count: Option<usize>) -> Result<()> {
 }
 
 fn wait_for_nodes(settings: &Settings, kubectl: &Kubectl, nodes: &[Node]) -> Result<()> {
-    let kubelet = nodes.first().map(|each| each.process("kubelet"));
-    wait_until("every node is ready", Duration::from_secs(120), || {
-        for each in nodes {
-            for program in ["containerd", "kubelet", "kube-proxy"] {
-                process::expect_alive(settings, &each.process(program))?;
-            }
+    for each in nodes {
+        let one = std::slice::from_ref(each);
+        let is_ready = wait_until(
+            &format!("{} is ready", each.name),
+            Duration::from_secs(120),
+            || are_ready(kubectl, one),
+        );
+        process::explain(settings, &each.process("kubelet"), is_ready)?;
+        for program in ["containerd", "kubelet", "kube-proxy"] {
+            let name = each.process(program);
+            process::explain(settings, &name, process::expect_alive(settings, &name))?;
         }
-        are_ready(kubectl, nodes)
-    })
-    .with_context(|| process::log_tail(settings, &kubelet.unwrap_or_default()))
+    }
+    Ok(())
 }
 
 fn are_ready(kubectl: &Kubectl, nodes: &[Node]) -> Result<bool> {

@@ -36,15 +36,15 @@ pub fn start(settings: &Settings, binaries: &Binaries, node: &Node, all: &[Node]
     };
     inside("containerd", config::containerd_words(node))?;
     let containerd = node.process("containerd");
-    wait_until(
+    let answers = wait_until(
         &format!("{containerd} answers"),
         Duration::from_secs(30),
         || {
             process::expect_alive(settings, &containerd)?;
             Ok(succeeds(&mut ctr(node, &["version"])))
         },
-    )
-    .with_context(|| process::log_tail(settings, &containerd))?;
+    );
+    process::explain(settings, &containerd, answers)?;
     inside("kubelet", config::kubelet_words(settings, binaries, node)?)?;
     inside("kube-proxy", config::proxy_words(binaries, node)?)
 }
@@ -104,10 +104,11 @@ fn hold(settings: &Settings, node: &Node, groups: &[PathBuf]) -> Result<i32> {
             control_groups: groups.to_vec(),
         },
     )?;
-    wait_until(&format!("{name} is ready"), Duration::from_secs(20), || {
+    let is_ready = wait_until(&format!("{name} is ready"), Duration::from_secs(20), || {
         process::expect_alive(settings, &name)?;
         Ok(ready.exists())
-    })?;
+    });
+    process::explain(settings, &name, is_ready)?;
     Ok(holder)
 }
 

@@ -3,9 +3,9 @@
 //! Each is recorded by its process id and start time, so that only what was
 //! started here is ever stopped, also after ids were used again.
 
-use crate::command::pause;
+use crate::command::{Lasting, pause};
 use crate::settings::Settings;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -110,20 +110,24 @@ pub fn stop(settings: &Settings, name: &str, patience: Duration) -> Result<()> {
     }
 }
 
-/// Fails, with the end of its log, if the process has ended.
+/// Fails for good if the process has ended.
 pub fn expect_alive(settings: &Settings, name: &str) -> Result<()> {
-    if recorded(settings, name).is_none() {
-        bail!(
-            "{name} has ended; its log ends with\n{}",
-            log_tail(settings, name)
-        );
+    match recorded(settings, name) {
+        Some(_) => Ok(()),
+        None => Err(Lasting(format!("{name} has ended")).into()),
     }
-    Ok(())
 }
 
-/// The last lines of a process's log.
-pub fn log_tail(settings: &Settings, name: &str) -> String {
-    tail(&settings.log(name)).unwrap_or_else(|error| format!("(no log: {error})"))
+/// Adds the end of the process's log to an error.
+pub fn explain<T>(settings: &Settings, name: &str, outcome: Result<T>) -> Result<T> {
+    outcome.map_err(|error| {
+        let path = settings.log(name);
+        let tail = tail(&path).unwrap_or_else(|error| format!("(cannot be read: {error})"));
+        anyhow!(
+            "{error:#}\nthe log of {name}, {}, ends with\n{tail}",
+            path.display()
+        )
+    })
 }
 
 fn tail(path: &Path) -> Result<String> {
