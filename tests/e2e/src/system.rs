@@ -108,3 +108,40 @@ pub async fn all_ready(cluster: &Cluster, component: &str) -> anyhow::Result<()>
     })
     .await
 }
+
+/// Makes a pod of the system stop dead, without a signal that it could answer:
+/// where its process is this machine's, it is frozen; elsewhere the pod is
+/// killed. Returns whether it was frozen.
+pub async fn stop_dead(cluster: &Cluster, pod: &str) -> anyhow::Result<bool> {
+    let frozen = processes_of(pod)?;
+    for process in &frozen {
+        let status = std::process::Command::new("kill")
+            .args(["-STOP", process])
+            .status()?;
+        anyhow::ensure!(status.success(), "process {process} cannot be stopped");
+    }
+    if frozen.is_empty() {
+        kill(cluster, pod).await?;
+    }
+    Ok(!frozen.is_empty())
+}
+
+/// Processes of this machine that run in the pod called `pod`, by the name
+/// that their environment gives them.
+fn processes_of(pod: &str) -> anyhow::Result<Vec<String>> {
+    let wanted = format!("POD_NAME={pod}");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_process = name.bytes().all(|byte| byte.is_ascii_digit());
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        if is_process
+            && environment
+                .split(|byte| *byte == 0)
+                .any(|var| var == wanted.as_bytes())
+        {
+            found.push(name);
+        }
+    }
+    Ok(found)
+}

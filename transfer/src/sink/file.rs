@@ -180,10 +180,7 @@ impl Unfinished {
     fn judge_space(&self, needed: u64, own: u64) -> Result<(), TargetError> {
         let room = rustix::fs::fstatvfs(&self.directory)
             .map_err(|error| open_error(self.spec.directory.clone(), error))?;
-        let available = room
-            .f_bavail
-            .saturating_mul(room.f_frsize)
-            .saturating_add(own);
+        let available = free(&room).saturating_add(own);
         if available < needed {
             return Err(TargetError::TooSmall { needed, available });
         }
@@ -195,11 +192,10 @@ impl Unfinished {
             Ok(()) => Ok(()),
             // No file of this file system can be so large.
             Err(Errno::FBIG) => {
-                let room = rustix::fs::fstatvfs(&self.directory)
-                    .map_or(0, |room| room.f_bavail.saturating_mul(room.f_frsize));
+                let available = rustix::fs::fstatvfs(&self.directory).map_or(0, |room| free(&room));
                 Err(TargetError::TooSmall {
                     needed: size,
-                    available: room,
+                    available,
                 })
             }
             Err(error) => Err(open_error(path(&self.spec, &self.partial), error)),
@@ -240,4 +236,15 @@ impl Unfinished {
             tracing::warn!(error = %error, "removing a partial disk file failed");
         }
     }
+}
+
+/// Bytes that this process may still fill: file systems keep a reserve that
+/// only root may use, and a volume was sized with it.
+fn free(room: &rustix::fs::StatVfs) -> u64 {
+    let blocks = if rustix::process::geteuid().is_root() {
+        room.f_bfree
+    } else {
+        room.f_bavail
+    };
+    blocks.saturating_mul(room.f_frsize)
 }
