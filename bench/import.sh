@@ -6,6 +6,7 @@
 # RUNS=5 bench/import.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/path.sh
 . scripts/serve.sh
 
 runs=${RUNS:-5}

@@ -6,6 +6,7 @@
 #
 # usage: disk.sh TARGET.qcow2
 set -euo pipefail
+. "$(dirname "$0")/../scripts/path.sh"
 
 target=$1
 suite=bookworm
@@ -26,8 +27,7 @@ cleanup() {
 trap cleanup EXIT
 
 say "packages of Debian $suite into a root file system"
-# The suites as the machine's own apt knows their archive, so that a mirror
-# that is set up here is used here.
+# Ubuntu's apt does not know Debian's keys by itself.
 mmdebstrap --quiet --variant=minbase --mode=root \
     --include=linux-image-cloud-amd64,systemd-sysv,udev,dbus,iproute2,ifupdown,isc-dhcp-client,openssh-server,ca-certificates \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
@@ -35,6 +35,7 @@ mmdebstrap --quiet --variant=minbase --mode=root \
     --customize-hook='echo hypercloud-demo > "$1/etc/hostname"' \
     --customize-hook='printf "/dev/vda1 / ext4 defaults,errors=remount-ro 0 1\n" > "$1/etc/fstab"' \
     --customize-hook='chroot "$1" systemctl enable serial-getty@ttyS0.service' \
+    --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
     "$suite" "$work/root.tar"
 
 say "a disk of $size with a partition, a root and a boot loader"

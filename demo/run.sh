@@ -13,7 +13,9 @@ name=debian
 namespace=demo
 image=$cache/debian-bookworm-1.qcow2
 work=$(mktemp -d)
+watch_pid=
 cleanup() {
+    if [ -n "$watch_pid" ]; then kill "$watch_pid" 2>/dev/null || true; fi
     serve_end
     rm -rf "$work"
 }
@@ -59,6 +61,7 @@ arrived=$?
 set -e
 kill $watch_pid 2>/dev/null || true
 wait $watch_pid 2>/dev/null || true
+watch_pid=
 if [ $arrived -ne 0 ]; then
     kubectl --namespace $namespace describe virtualmachineimage $name >&2
     echo "error: the image did not become Ready" >&2
@@ -105,7 +108,7 @@ phases_end
 cat <<NEXT
 
 The image stands in namespace $namespace. To look around:
-  export KUBECONFIG=$KUBECONFIG
+  export KUBECONFIG=$KUBECONFIG PATH=\$PATH:$(dirname "$(command -v kubectl)")
   kubectl --namespace $namespace describe virtualmachineimage $name
   kubectl --namespace $namespace get events
   kubectl --namespace hypercloud-storage logs daemonset/node-agent

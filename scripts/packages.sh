@@ -2,6 +2,7 @@
 # Installs, on Debian or Ubuntu as root, the packages that building, testing
 # and demonstrating need; says what is missing anywhere else.
 set -euo pipefail
+. "$(dirname "$0")/path.sh"
 
 # What is needed, by the file that proves it is there.
 needs=(
@@ -20,6 +21,8 @@ needs=(
     /usr/sbin/mkfs.ext4:e2fsprogs
     /usr/sbin/losetup:mount
     /usr/sbin/nginx:nginx-light
+    /usr/sbin/ip:iproute2
+    /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 )
 
 missing=()
@@ -48,5 +51,10 @@ if ! { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${m
     cat "$log" >&2
     exit 1
 fi
-# The web server is started by whoever needs it, on a port of its own.
-if command -v systemctl >/dev/null; then systemctl disable --now nginx >/dev/null 2>&1 || true; fi
+# A web server that was not there before is not to serve by itself: it is
+# started by whoever needs it, on a port of its own.
+case " ${missing[*]} " in
+    *" nginx-light "*)
+        if command -v systemctl >/dev/null; then systemctl disable --now nginx >/dev/null 2>&1 || true; fi
+        ;;
+esac

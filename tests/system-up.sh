@@ -2,8 +2,8 @@
 # Brings the system up on a cluster: the local one, made here if need be, or
 # the one that KUBECONFIG names. Prints each phase with its time.
 #
-# With KUBECONFIG set, that cluster must be able to pull the images that
-# manifests/base names, or HCS_MANIFESTS a folder that names others.
+# With KUBECONFIG set, HCS_MANIFESTS is a kustomization that names images which
+# that cluster can pull.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/phases.sh

@@ -1,5 +1,5 @@
 //! `VirtualMachineImage`: an image at a remote address becomes a claim that
-//! the system owns and keeps read-only.
+//! the system fills and owns.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
     namespaced,
     status = "VirtualMachineImageStatus",
     derive = "PartialEq",
-    doc = "A virtual machine image. The image at the source becomes a PersistentVolumeClaim that the system fills, owns and keeps read-only; virtual machine disks are cloned from it.",
+    doc = "A virtual machine image. The image at the source becomes a PersistentVolumeClaim that the system fills and owns; virtual machine disks are cloned from it.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Progress", type_ = "string", json_path = ".status.progress"),
     printcolumn(name = "Size", type_ = "string", json_path = ".status.size"),
