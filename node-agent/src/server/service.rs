@@ -124,7 +124,8 @@ impl NodeAgent for AgentService {
                 StartError::ShuttingDown => Status::unavailable(error.to_string()),
                 StartError::Journal(_) => {
                     tracing::error!(error = chain(&error), "job refused");
-                    Status::unavailable(chain(&error))
+                    // Not "unavailable": the node's disk, not the way to it.
+                    Status::failed_precondition(chain(&error))
                 }
                 StartError::Task(_) => Status::internal(error.to_string()),
             })?;
