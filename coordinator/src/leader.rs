@@ -34,6 +34,8 @@ pub struct Candidate {
     leases: Api<Lease>,
     identity: String,
     watched: Option<Watched>,
+    /// When the request was begun by which the Lease was written last.
+    renewed: Option<Instant>,
 }
 
 /// Leadership was lost: what the leader runs has to stop.
@@ -57,19 +59,28 @@ impl Candidate {
             leases: Api::namespaced(client, namespace),
             identity,
             watched: None,
+            renewed: None,
         }
     }
 
     /// Waits until this candidate leads; `false` if `stop` came first.
     pub async fn elected(&mut self, stop: &CancellationToken) -> bool {
         loop {
-            match self.turn().await {
-                Ok(Turn::Leading) => return true,
-                Ok(Turn::Following(holder)) => {
+            // A late answer makes no leader: others count from the request.
+            let begun = Instant::now();
+            let turn = tokio::time::timeout(RENEW_DEADLINE, self.turn());
+            match stop.run_until_cancelled(turn).await {
+                Some(Ok(Ok(Turn::Leading))) => {
+                    self.renewed = Some(begun);
+                    return true;
+                }
+                Some(Ok(Ok(Turn::Following(holder)))) => {
                     tracing::debug!(%holder, "standing by");
                 }
-                Ok(Turn::Outrun) => {}
-                Err(error) => tracing::warn!(%error, "looking at the lease"),
+                Some(Ok(Ok(Turn::Outrun))) => {}
+                Some(Ok(Err(error))) => tracing::warn!(%error, "looking at the lease"),
+                Some(Err(_)) => tracing::warn!("looking at the lease: no answer"),
+                None => return false,
             }
             if stop
                 .run_until_cancelled(tokio::time::sleep(RETRY))
@@ -84,7 +95,7 @@ impl Candidate {
     /// Renews the Lease for as long as that works, and says why it does not
     /// any more.
     pub async fn lead(&mut self) -> LeadershipError {
-        let mut renewed = Instant::now();
+        let mut renewed = self.renewed.unwrap_or_else(Instant::now);
         let mut trouble = None;
         loop {
             tokio::time::sleep(RETRY).await;

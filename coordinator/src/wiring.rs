@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::jiff::Timestamp;
-use kube::Client;
 use kube::runtime::events::{Recorder, Reporter};
+use kube::{Client, Config as ApiConfig};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -35,6 +35,14 @@ const REPORTER: &str = "hypercloud-storage-coordinator";
 /// is given.
 const GRACE: Duration = Duration::from_secs(20);
 
+/// How long a connection to the API server may take.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long the API server may say nothing on a connection that it was asked
+/// on. Longer than a watch without events, which the server ends after 290 s
+/// and its watcher 5 s later.
+const SILENCE: Duration = Duration::from_secs(300);
+
 /// Sets up the log.
 pub fn log(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
@@ -50,9 +58,7 @@ pub fn log(format: LogFormat) {
 pub async fn run(config: Config) -> anyhow::Result<()> {
     // Fails only if a provider is set already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::try_default()
-        .await
-        .context("no cluster to talk to")?;
+    let client = client().await.context("no cluster to talk to")?;
     let stop = CancellationToken::new();
     stop_on_signal(&stop)?;
     let metrics = Arc::new(Metrics::default());
@@ -87,6 +93,16 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         }
     }
     health.await?.context("the health endpoints failed")
+}
+
+/// A client whose requests all come to an end.
+async fn client() -> anyhow::Result<Client> {
+    let mut config = ApiConfig::infer().await?;
+    config.connect_timeout = Some(CONNECT);
+    config.read_timeout = Some(SILENCE);
+    // A pooled connection's idle time is no silence of the server's.
+    config.reset_reader_on_write = true;
+    Ok(Client::try_from(config)?)
 }
 
 /// What a leader runs, until `stop`.

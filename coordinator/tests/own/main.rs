@@ -77,6 +77,17 @@ async fn a_leader_without_an_api_server_steps_down_in_time() {
 }
 
 #[tokio::test]
+async fn a_candidate_without_an_api_server_still_stops() {
+    let server = Server::default();
+    server.hang();
+    let stop = CancellationToken::new();
+    let mut candidate = Candidate::new(server.client(), "system", "first".to_owned());
+    let stopped = async { tokio::join!(candidate.elected(&stop), async { stop.cancel() }).0 };
+    let elected = tokio::time::timeout(Duration::from_secs(5), stopped).await;
+    assert!(!elected.unwrap());
+}
+
+#[tokio::test]
 async fn certificates_are_made_once_and_renewed_in_time() {
     let server = Server::default();
     let now = Timestamp::now();
