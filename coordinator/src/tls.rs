@@ -34,8 +34,9 @@ pub const COORDINATOR_SECRET: &str = "coordinator-tls";
 /// Name that the coordinator's certificate speaks for.
 pub const COORDINATOR_NAME: &str = "coordinator.hypercloud-storage";
 
-/// How often the certificates' lives are looked at.
-const INTERVAL: Duration = Duration::from_secs(3600);
+/// How often the Secrets are looked at: one that was deleted is made anew
+/// soon.
+const INTERVAL: Duration = Duration::from_secs(60);
 /// How often a race for a Secret is gone through.
 const ATTEMPTS: u32 = 5;
 
