@@ -165,9 +165,9 @@ impl Pool {
 
 impl Shared {
     /// Changes the table and tells of what follows.
-    fn change(&self, change: impl FnOnce(&mut Table) -> Option<Change>) {
+    fn change<C: IntoIterator<Item = Change>>(&self, change: impl FnOnce(&mut Table) -> C) {
         let told = change(&mut lock(&self.table));
-        if let Some(told) = told {
+        for told in told {
             // Nobody listens any more only while shutting down.
             let _ = self.changes.send(told);
         }
@@ -267,14 +267,15 @@ impl<'a> Call<'a> {
         let mut request = Request::new(message);
         request.set_timeout(self.deadline);
         let late = || Status::deadline_exceeded(format!("no answer within {:?}", self.deadline));
+        let begun = Instant::now();
         let answer = tokio::time::timeout(self.deadline, call(request)).await;
         match answer.unwrap_or_else(|_| Err(late())) {
             Ok(response) => Ok(response.into_inner()),
-            Err(status) => Err(self.failed(&status)),
+            Err(status) => Err(self.failed(&status, begun.elapsed())),
         }
     }
 
-    fn failed(self, status: &Status) -> AgentError {
+    fn failed(self, status: &Status, elapsed: Duration) -> AgentError {
         let node = self.node.to_owned();
         let call = self.name;
         let message = status.message().to_owned();
@@ -289,8 +290,10 @@ impl<'a> Call<'a> {
                 call,
                 message,
             },
-            // What a deadline looks like depends on which side notices first.
-            Code::Cancelled | Code::DeadlineExceeded => AgentError::Late { node, call },
+            Code::DeadlineExceeded => AgentError::Late { node, call },
+            // Either side's timer may notice first, and says it like this. An
+            // agent that shuts down does too, but earlier.
+            Code::Cancelled if elapsed >= self.deadline => AgentError::Late { node, call },
             code => AgentError::Call {
                 node,
                 call,
@@ -312,4 +315,26 @@ impl<'a> Call<'a> {
 /// Locks what a panic elsewhere may have left: every change to it is whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_a_shutdown_cancels_is_not_late() {
+        let call = Call::new("n1", "ProbeSource", PROBE);
+        let cancelled = Status::cancelled("h2 stream reset");
+        let failed = |elapsed| call.failed(&cancelled, elapsed).reason();
+        assert_eq!(failed(PROBE / 2), "AgentCallFailed");
+        assert_eq!(failed(PROBE), "AgentLate");
+    }
+
+    #[test]
+    fn a_node_that_cannot_keep_a_journal_refuses() {
+        let call = Call::new("n1", "StartJob", QUICK);
+        let unwritten = Status::failed_precondition("cannot write the journal");
+        let error = call.failed(&unwritten, Duration::ZERO);
+        assert!(matches!(error, AgentError::Refused { .. }), "{error}");
+    }
 }

@@ -6,7 +6,7 @@
 //! alone wakes the owner of a job at most once per [`PROGRESS_INTERVAL`],
 //! while a change of state always does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use hypercloud_api::names;
@@ -141,15 +141,18 @@ impl Table {
         change.filter(|_| tell)
     }
 
-    /// The snapshot is complete.
-    pub fn complete(&mut self, node: &str) -> Option<Change> {
+    /// The snapshot is complete. Owners of its jobs have to look even where
+    /// nothing of theirs is under way: the job is left from before.
+    pub fn complete(&mut self, node: &str) -> Vec<Change> {
         let entry = self.entry(node);
         match std::mem::replace(&mut entry.link, Link::Synced) {
             Link::Syncing { snapshot, .. } => {
                 entry.jobs = snapshot;
-                Some(Change::Agents)
+                let owners: BTreeSet<&str> = entry.jobs.keys().filter_map(|id| owner(id)).collect();
+                let owners = owners.into_iter().map(|uid| Change::Owner(uid.to_owned()));
+                std::iter::once(Change::Agents).chain(owners).collect()
             }
-            Link::Synced | Link::Away { .. } => None,
+            Link::Synced | Link::Away { .. } => Vec::new(),
         }
     }
 
@@ -231,7 +234,14 @@ mod tests {
             assert_eq!(table.changed("n1", job.clone(), now), None);
         }
         assert_eq!(table.synced(), Vec::<String>::new());
-        assert_eq!(table.complete("n1"), Some(Change::Agents));
+        let told = table.complete("n1");
+        assert_eq!(told[0], Change::Agents);
+        let owners: Vec<_> = jobs.iter().filter_map(|job| owner(&job.id)).collect();
+        let owners: Vec<_> = owners
+            .iter()
+            .map(|uid| Change::Owner((*uid).to_owned()))
+            .collect();
+        assert_eq!(told[1..], owners);
         table
     }
 
@@ -248,7 +258,7 @@ mod tests {
         assert_eq!(table.jobs_of("a").len(), 1);
         table.connected("n1");
         assert_eq!(table.state("n1"), AgentState::Away { since: at(50) });
-        assert_eq!(table.complete("n1"), Some(Change::Agents));
+        assert_eq!(table.complete("n1"), [Change::Agents]);
         assert_eq!(table.jobs_of("a").len(), 0);
     }
 
