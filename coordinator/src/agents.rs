@@ -255,6 +255,11 @@ impl AgentError {
         }
     }
 
+    /// Whether the agent itself answered, and with nothing to go on by.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::Incomplete { .. })
+    }
+
     /// Whether the same call can succeed later.
     pub fn is_retryable(&self) -> bool {
         !matches!(self, Self::Refused { .. })

@@ -4,7 +4,7 @@
 //! look, what is gone already is taken as deleted, and a deletion names the UID that was seen, so
 //! it never meets a successor of the same name.
 
-use hypercloud_api::{ImagePhase, VirtualMachineImage, names};
+use hypercloud_api::{ImagePhase, VirtualMachineImage, VirtualMachineImageStatus, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
@@ -41,7 +41,8 @@ pub struct Outcome {
 
 /// Does the actions of `plan` in order and answers with what holds after
 /// them. The first failure ends the plan, and so does what has to be waited
-/// for.
+/// for. Only a cancellation that fails keeps nothing else from being done: it
+/// is told of at the end.
 pub async fn execute(
     hands: Hands<'_>,
     seen: &Observation,
@@ -51,10 +52,17 @@ pub async fn execute(
         verdict: plan.verdict.clone(),
         again: plan.again,
     };
+    let mut uncancelled = None;
     for action in &plan.actions {
         tracing::debug!(?action, "acting");
-        let Some(learnt) = act(hands, seen, action).await? else {
-            continue;
+        let learnt = match act(hands, seen, action).await {
+            Ok(Some(learnt)) => learnt,
+            Ok(None) => continue,
+            Err(error) if matches!(action, Action::CancelJob { .. }) => {
+                uncancelled.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(error),
         };
         let waits = matches!(learnt, Verdict::Waiting { .. });
         outcome.verdict = learnt;
@@ -63,7 +71,10 @@ pub async fn execute(
             break;
         }
     }
-    Ok(outcome)
+    match uncancelled {
+        Some(error) => Err(error),
+        None => Ok(outcome),
+    }
 }
 
 /// Does one action; answers with a verdict where something was learnt.
@@ -112,6 +123,7 @@ async fn act(
                     };
                     Ok(Some(retry::another(status, failure)))
                 }
+                Err(error) if error.is_answer() => Ok(Some(refused(status, &error))),
                 Err(error) => Err(asking("probe the source")(error)),
             }
         }
@@ -121,12 +133,7 @@ async fn act(
                 job,
             })),
             Err(error @ AgentError::Refused { .. }) => {
-                let failure = TryFailure {
-                    reason: error.reason().to_owned(),
-                    message: error.to_string(),
-                    source: false,
-                };
-                Ok(Some(retry::another(image.status.as_ref(), failure)))
+                Ok(Some(refused(image.status.as_ref(), &error)))
             }
             Err(error) => Err(asking("start the job")(error)),
         },
@@ -136,6 +143,16 @@ async fn act(
             Ok(None)
         }
     }
+}
+
+/// The agent answered, and cannot: the next try may meet another one.
+fn refused(status: Option<&VirtualMachineImageStatus>, error: &AgentError) -> Verdict {
+    let failure = TryFailure {
+        reason: error.reason().to_owned(),
+        message: error.to_string(),
+        source: false,
+    };
+    retry::another(status, failure)
 }
 
 /// Whether the finalizer is to be there.
@@ -229,8 +246,10 @@ fn created<K>(
     }
 }
 
+/// Whether the answer is about the object: a webhook that fails is a 500.
+/// The others say to come again.
 fn is_refusal(status: &Status) -> bool {
-    status.is_forbidden() || status.is_invalid() || status.code == 400
+    !matches!(status.code, 409 | 429 | 503 | 504)
 }
 
 /// What is gone, or has become another object, is deleted.

@@ -49,6 +49,8 @@ pub struct ClaimSeen {
     pub volume_name: Option<String>,
     /// Bytes it asks for.
     pub requested: u64,
+    /// Whether several nodes may have its volume attached.
+    pub many_nodes: bool,
     /// Why it is not bound, where something says so.
     pub problem: Option<Problem>,
 }

@@ -24,9 +24,10 @@ use hypercloud_api::{ImagePhase, SourceStatus, names};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::observation::{ClaimSeen, Observation, StorageClassSeen};
+use super::retry;
 use super::size::{self, Demand, Overhead};
 use super::validate::{Wanted, validate};
-use super::verdict::{Action, Again, Plan, Verdict, waiting};
+use super::verdict::{Action, Again, Plan, TryFailure, Verdict, waiting};
 use crate::agents::{Facts, ImageFormat};
 use crate::backoff;
 
@@ -137,7 +138,22 @@ fn lost_claim(seen: &Observation) -> Option<Plan> {
         "the claim {} {what}; the image is imported again",
         names::image_claim(seen.name())
     );
-    begun.then(|| Plan::say(Verdict::ClaimLost { message }, Again::Now))
+    if !begun {
+        return None;
+    }
+    // Only what was imported once starts over free: a claim that goes away
+    // under every try is not run after for ever.
+    let verdict = if phase(seen) == Some(ImagePhase::Ready) {
+        Verdict::ClaimLost { message }
+    } else {
+        let failure = TryFailure {
+            reason: "ClaimLost".to_owned(),
+            message,
+            source: false,
+        };
+        retry::another(status, failure)
+    };
+    Some(Plan::say(verdict, Again::Now))
 }
 
 /// The next try is not made before its time.

@@ -11,6 +11,8 @@ use super::observation::{ClaimSeen, HolderSeen, HolderState, Problem, StorageCla
 
 /// Annotation of the cluster's default storage class.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// The same as it was first called, which Kubernetes still goes by.
+const BETA_DEFAULT_CLASS: &str = "storageclass.beta.kubernetes.io/is-default-class";
 
 /// A claim, seen by the image with this UID.
 pub fn claim(claim: &PersistentVolumeClaim, image_uid: &str) -> ClaimSeen {
@@ -36,6 +38,9 @@ pub fn claim(claim: &PersistentVolumeClaim, image_uid: &str) -> ClaimSeen {
             .and_then(|requests| requests.get("storage"))
             .and_then(|storage| quantity::bytes(storage).ok())
             .unwrap_or(0),
+        many_nodes: spec
+            .and_then(|spec| spec.access_modes.as_ref())
+            .is_some_and(|modes| modes.iter().any(|mode| !mode.starts_with("ReadWriteOnce"))),
         problem: None,
     }
 }
@@ -158,9 +163,11 @@ pub fn warning(events: &[Event], reason: &str) -> Option<Problem> {
 pub fn default_class(classes: &[StorageClass]) -> StorageClassSeen {
     let is_default = |class: &StorageClass| {
         let annotations = class.metadata.annotations.as_ref();
-        annotations
-            .and_then(|list| list.get(DEFAULT_CLASS))
-            .is_some_and(|value| value == "true")
+        let marked = |key| annotations.and_then(|list| list.get(key));
+        [DEFAULT_CLASS, BETA_DEFAULT_CLASS]
+            .into_iter()
+            .filter_map(marked)
+            .any(|value| value == "true")
     };
     if classes.iter().any(is_default) {
         StorageClassSeen::Found
@@ -247,6 +254,16 @@ mod tests {
     }
 
     #[test]
+    fn access_modes_say_whether_several_nodes_attach() {
+        let many = |modes: &[&str]| {
+            let value = json!({"metadata": {"name": "c"}, "spec": {"accessModes": modes}});
+            claim(&serde_json::from_value(value).unwrap(), "uid-1").many_nodes
+        };
+        assert!(!many(&["ReadWriteOnce"]) && !many(&["ReadWriteOncePod"]) && !many(&[]));
+        assert!(many(&["ReadWriteMany"]) && many(&["ReadWriteOnce", "ReadOnlyMany"]));
+    }
+
+    #[test]
     fn the_newest_warning_counts() {
         let event = |kind: &str, reason: &str, at: &str| {
             serde_json::from_value::<Event>(json!({"metadata": {}, "involvedObject": {},
@@ -265,15 +282,15 @@ mod tests {
 
     #[test]
     fn a_default_class_is_marked() {
-        let class = |value: &str| {
+        let class = |key: &str, value: &str| {
             serde_json::from_value::<StorageClass>(json!({"provisioner": "p",
-                "metadata": {"name": "c", "annotations": {(DEFAULT_CLASS): value}}}))
+                "metadata": {"name": "c", "annotations": {(key): value}}}))
             .unwrap()
         };
-        assert_eq!(default_class(&[class("true")]), StorageClassSeen::Found);
-        assert_eq!(
-            default_class(&[class("false")]),
-            StorageClassSeen::NoDefault
-        );
+        for key in [DEFAULT_CLASS, BETA_DEFAULT_CLASS] {
+            let (yes, no) = (class(key, "true"), class(key, "false"));
+            assert_eq!(default_class(&[yes]), StorageClassSeen::Found);
+            assert_eq!(default_class(&[no]), StorageClassSeen::NoDefault);
+        }
     }
 }

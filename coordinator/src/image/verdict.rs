@@ -92,7 +92,7 @@ pub enum Verdict {
     Completed(Job),
     /// The claim holds the image and nothing mounts it.
     Ready,
-    /// The claim is gone though nothing failed: start over.
+    /// The claim of an image that was ready is gone: start over.
     ClaimLost {
         /// For people.
         message: String,

@@ -117,6 +117,8 @@ pub fn context(script: Script, agent: Agent) -> (Context, Requests) {
 pub struct Agent {
     pub probe: Probed,
     pub jobs: Vec<JobSeen>,
+    /// What every call ends with.
+    pub trouble: Option<AgentError>,
 }
 
 impl Default for Agent {
@@ -131,6 +133,7 @@ impl Default for Agent {
         Self {
             probe: Ok(facts),
             jobs: vec![],
+            trouble: None,
         }
     }
 }
@@ -174,15 +177,16 @@ impl Agents for Agent {
     }
 
     async fn probe(&self, _: &str, _: &str) -> Result<Probed, AgentError> {
-        Ok(self.probe.clone())
+        self.trouble.clone().map_or(Ok(self.probe.clone()), Err)
     }
 
     async fn start(&self, node: &str, _: &ImportJob) -> Result<Job, AgentError> {
-        Err(AgentError::Away { node: node.into() })
+        let away = AgentError::Away { node: node.into() };
+        Err(self.trouble.clone().unwrap_or(away))
     }
 
     async fn cancel(&self, _: &str, _: &str) -> Result<(), AgentError> {
-        Ok(())
+        self.trouble.clone().map_or(Ok(()), Err)
     }
 }
 

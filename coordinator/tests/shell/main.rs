@@ -6,7 +6,7 @@
 mod fake;
 
 use fake::{Agent, Script, context, image};
-use hypercloud_coordinator::agents::{Failure, JobState};
+use hypercloud_coordinator::agents::{AgentError, Failure, JobState};
 use hypercloud_coordinator::image::reconcile::reconcile;
 use serde_json::{Value, json};
 
@@ -103,7 +103,8 @@ async fn facts_go_to_the_status_and_then_the_claim_is_made() {
     );
     image["status"] = fake::probed();
     look(&mut script, &image);
-    script.on("POST", CLAIMS, 403, fake::failure(403, "Forbidden"));
+    // Such as a webhook that does not answer.
+    script.on("POST", CLAIMS, 500, fake::failure(500, "InternalError"));
     script.on("PATCH", &status_path(), 200, image.clone());
     script.on(
         "POST",
@@ -298,4 +299,58 @@ async fn a_probe_that_may_work_later_is_a_failed_try() {
         (&event["type"], &event["reason"]),
         (&json!("Warning"), &json!("Retrying"))
     );
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_probe_is_a_failed_try() {
+    let mut image = image();
+    image["status"] = json!({"phase": "Pending"});
+    let mut script = Script::default();
+    look(&mut script, &image);
+    script.on("PATCH", &status_path(), 200, image.clone());
+    script.on(
+        "POST",
+        EVENTS,
+        201,
+        json!({"metadata": {}, "eventTime": null}),
+    );
+    script.on("GET", IMAGE, 404, fake::failure(404, "NotFound"));
+    let refused = AgentError::Refused {
+        node: "n1".into(),
+        call: "ProbeSource",
+        message: "no such call".into(),
+    };
+    let agent = Agent {
+        trouble: Some(refused),
+        ..Agent::default()
+    };
+    let (context, requests) = context(script, agent);
+    reconcile(&context, "team", "disk").await.unwrap();
+    let status = requests.body("PATCH", &status_path());
+    assert_eq!(status["status"]["retry"]["failures"], 1);
+    assert_eq!(status["status"]["retry"]["lastReason"], "AgentRefused");
+    assert_eq!(requests.left(), 0);
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_cancelled_keeps_no_claim() {
+    let mut image = image();
+    image["status"] = json!({"phase": "Failed"});
+    let claim = json!({"metadata": {"name": "vmim-disk", "uid": "claim", "ownerReferences": [
+        {"apiVersion": "v1", "kind": "X", "name": "disk", "uid": "uid", "controller": true}]}});
+    let mut script = Script::default();
+    script.on("GET", IMAGE, 200, image.clone());
+    script.on("GET", CLAIM, 200, claim.clone());
+    script.on("GET", PODS, 200, json!({"metadata": {}, "items": []}));
+    script.on("DELETE", CLAIM, 200, claim);
+    let agent = Agent {
+        trouble: Some(AgentError::Late {
+            node: "n1".into(),
+            call: "CancelJob",
+        }),
+        ..Agent::with_job("uid-0", JobState::Transferring, 42)
+    };
+    let (context, requests) = context(script, agent);
+    let error = reconcile(&context, "team", "disk").await.unwrap_err();
+    assert_eq!((error.reason(), requests.left()), ("AgentLate", 0));
 }

@@ -282,6 +282,7 @@ impl World {
                     lost: false,
                     volume_name: None,
                     requested: *size,
+                    many_nodes: false,
                     problem: None,
                 });
                 None

@@ -16,7 +16,7 @@ use crate::agents::{AgentState, JobSeen, JobState};
 
 /// How long an agent that is away is waited for, to cancel its job.
 const AGENT_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
-/// How long cancelling is tried at all.
+/// How long a cancellation is waited for.
 const CANCEL_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
 /// How long a holder is waited for on a node that does not answer.
 const LOST_HOLDER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
@@ -27,7 +27,8 @@ const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 /// object owns.
 const ORPHAN: &str = "orphan";
 
-/// The next step of the image's deletion.
+/// The next step of the image's deletion. Jobs whose time to be cancelled is
+/// over, perhaps because nobody led meanwhile, are cancelled beside it.
 pub(super) fn plan(seen: &Observation, now: Timestamp) -> Plan {
     if !seen.has_finalizer(names::FINALIZER) {
         return Plan::say(Verdict::Keep, Again::OnChange);
@@ -38,6 +39,15 @@ pub(super) fn plan(seen: &Observation, now: Timestamp) -> Plan {
         .deletion_timestamp
         .as_ref()
         .map_or(now, |time| time.0);
+    let mut plan = step(seen, asked, now);
+    if now.duration_since(asked) > CANCEL_PATIENCE {
+        plan.actions.splice(..0, cancel(seen, |_| true));
+    }
+    plan
+}
+
+/// What the deletion that was `asked` for waits for, or does next.
+fn step(seen: &Observation, asked: Timestamp, now: Timestamp) -> Plan {
     if let Some(node) = awaited_agent(seen, asked, now) {
         let message = format!("waiting for the agent of node {node} to stop the job");
         return wait(message);

@@ -16,8 +16,8 @@ use crate::agents::{AgentState, JobSeen};
 pub(super) fn after_failure(seen: &Observation) -> Plan {
     let mut actions = cancel(seen, |_| true);
     actions.extend(release(seen, |_| true));
-    if actions.is_empty()
-        && seen.holders.is_empty()
+    // Behind the cancellations, which may fail for ever.
+    if seen.holders.is_empty()
         && let Some(claim) = seen.own_claim()
         && claim.deleting_since.is_none()
     {
@@ -57,14 +57,22 @@ pub(super) fn of_other_tries(seen: &Observation, now: Timestamp) -> Option<Plan>
             again: Again::Now,
         });
     }
-    let former = seen
-        .holders
-        .iter()
-        .find(|holder| holder.name != name && !is_abandoned(seen, holder, AGENT_LIMIT, now))?;
-    let message = format!(
+    let many_nodes = seen.own_claim().is_some_and(|claim| claim.many_nodes);
+    let others = seen.holders.iter().filter(|holder| holder.name != name);
+    let (former, abandoned) = others
+        .map(|holder| (holder, is_abandoned(seen, holder, AGENT_LIMIT, now)))
+        .find(|(_, abandoned)| many_nodes || !abandoned)?;
+    let mut message = format!(
         "waiting for the end of the former holder pod {}",
         former.name
     );
+    if abandoned {
+        // No attachment keeps the former agent from writing on.
+        let node = former.node.as_deref().unwrap_or_default();
+        message += &format!(
+            ": node {node} does not answer and could still write to the volume, which several nodes may attach; bring the node back, or delete the pod by force once the node is off"
+        );
+    }
     let verdict = waiting(ImagePhase::Preparing, "HolderTerminating", message);
     Some(Plan::say(verdict, Again::After(RECHECK)))
 }

@@ -106,6 +106,7 @@ fn claimed() -> Observation {
         lost: false,
         volume_name: Some("pv".into()),
         requested: 10 * GIB,
+        many_nodes: false,
         problem: None,
     });
     seen

@@ -36,14 +36,27 @@ fn a_lost_claim_starts_over() {
     seen.claim = None;
     let plan = decide(&seen, 0);
     assert!(matches!(plan.verdict, Verdict::ClaimLost { .. }) && plan.actions.is_empty());
-    for mut seen in [ready(), running(JobState::Transferring)] {
-        seen.claim.as_mut().unwrap().deleting_since = Some(at(0));
-        let plan = decide(&seen, 0);
-        assert!(
-            matches!(plan.verdict, Verdict::ClaimLost { .. }),
-            "{plan:?}"
-        );
-    }
+    let mut seen = ready();
+    seen.claim.as_mut().unwrap().deleting_since = Some(at(0));
+    let plan = decide(&seen, 0);
+    assert!(
+        matches!(plan.verdict, Verdict::ClaimLost { .. }),
+        "{plan:?}"
+    );
+}
+
+#[test]
+fn a_claim_lost_under_a_try_is_a_failed_try() {
+    let mut seen = running(JobState::Transferring);
+    seen.claim.as_mut().unwrap().deleting_since = Some(at(0));
+    let plan = decide(&seen, 0);
+    assert!(matches!(plan.verdict, Verdict::TryFailed(_)), "{plan:?}");
+    assert_eq!(reason(&plan), "ClaimLost");
+    status(&mut seen).retry = Some(RetryStatus {
+        failures: 9,
+        ..RetryStatus::default()
+    });
+    assert_eq!(reason(&decide(&seen, 0)), "RetriesExhausted");
 }
 
 #[test]
@@ -81,6 +94,17 @@ fn a_former_holder_on_a_lost_node_is_not_waited_for_for_ever() {
     seen.holders[0].deleting_since = Some(at(10));
     assert_eq!(reason(&decide(&seen, 300)), "HolderTerminating");
     assert_eq!(decide(&seen, 311).actions, [Action::CreateHolder]);
+    // Unless it may still write to what the next try writes to.
+    seen.claim.as_mut().unwrap().many_nodes = true;
+    let plan = decide(&seen, 311);
+    assert_eq!(
+        (reason(&plan), plan.actions.len()),
+        ("HolderTerminating", 0)
+    );
+    assert!(
+        matches!(&plan.verdict, Verdict::Waiting { message, .. } if message.contains("node n2")),
+        "{plan:?}"
+    );
 }
 
 #[test]
@@ -111,8 +135,12 @@ fn after_a_failure_nothing_stays() {
         decide(&seen, 0).actions,
         [cancel("n2", "uid-0"), delete_holder(&name)]
     );
-    seen.agents.jobs.clear();
     seen.holders.clear();
+    assert_eq!(
+        decide(&seen, 0).actions,
+        [cancel("n2", "uid-0"), delete_claim()]
+    );
+    seen.agents.jobs.clear();
     assert_eq!(decide(&seen, 0).actions, [delete_claim()]);
     seen.claim = None;
     assert_eq!(decide(&seen, 0), Plan::say(Verdict::Keep, Again::OnChange));
@@ -162,8 +190,20 @@ fn deletion_ends_even_if_nothing_goes() {
     // The agent never cancels, the holder never ends, someone uses the claim.
     seen.holders[0].deleting_since = Some(at(0));
     seen.claim.as_mut().unwrap().deleting_since = Some(at(0));
-    assert_eq!(decide(&seen, 121).actions, []);
-    assert_eq!(decide(&seen, 301).actions, [Action::RemoveFinalizer]);
+    let cancel = cancel("n2", "uid-0");
+    assert_eq!(decide(&seen, 121).actions, std::slice::from_ref(&cancel));
+    let last = [cancel, Action::RemoveFinalizer];
+    assert_eq!(decide(&seen, 301).actions, last);
+}
+
+#[test]
+fn a_deletion_that_nobody_saw_still_stops_the_job_first() {
+    let seen = deleted(running(JobState::Transferring));
+    let name = seen.holder_name();
+    assert_eq!(
+        decide(&seen, 900).actions,
+        [cancel("n2", "uid-0"), delete_holder(&name)]
+    );
 }
 
 #[test]
