@@ -56,6 +56,8 @@ pub enum Foreign {
     Parallels,
     /// Bochs' growing disk.
     Bochs,
+    /// cloop.
+    Cloop,
     /// A LUKS container.
     Luks,
     /// gzip.
@@ -123,6 +125,7 @@ impl fmt::Display for Foreign {
             Self::Vdi => "VDI",
             Self::Parallels => "a Parallels disk",
             Self::Bochs => "a Bochs disk",
+            Self::Cloop => "a compressed loop image",
             Self::Luks => "a LUKS container",
             Self::Gzip => "gzip",
             Self::Xz => "xz",
@@ -150,6 +153,7 @@ const MAGICS: &[(usize, &[u8], Foreign)] = &[
     (0, b"WithoutFreeSpace", Foreign::Parallels),
     (0, b"WithouFreSpacExt", Foreign::Parallels),
     (0, b"Bochs Virtual HD Image", Foreign::Bochs),
+    (0, b"#!/bin/sh\n#V2.0 Format\n", Foreign::Cloop),
     (0, b"LUKS\xba\xbe", Foreign::Luks),
     (0, b"\x1f\x8b", Foreign::Gzip),
     (0, b"\xfd7zXZ\0", Foreign::Xz),
@@ -166,6 +170,18 @@ fn magic(head: &[u8]) -> Option<Foreign> {
         .iter()
         .find(|(at, bytes, _)| head.get(*at..).is_some_and(|rest| rest.starts_with(bytes)))
         .map(|(_, _, foreign)| *foreign)
+        .or_else(|| is_vmdk_text(head).then_some(Foreign::Vmdk))
+}
+
+/// Whether QEMU would take the bytes for a VMDK descriptor, which can name
+/// any file of the host as its extent: comments and blank lines, however
+/// many, then a version.
+fn is_vmdk_text(head: &[u8]) -> bool {
+    head.split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .find(|line| !line.is_empty() && !line.starts_with(b"#"))
+        .and_then(|line| line.get(..8))
+        .is_some_and(|start| start.eq_ignore_ascii_case(b"version="))
 }
 
 /// Whether the bytes begin like a page for a browser or an XML error answer.
@@ -219,6 +235,26 @@ mod tests {
         let mut head = vec![0; HEAD];
         head[at..at + magic.len()].copy_from_slice(magic);
         head
+    }
+
+    #[test]
+    fn a_descriptor_behind_comments_is_a_vmdk_still() {
+        for text in [
+            "# x\nversion=1\nRW 8 FLAT \"/etc/hostname\" 0\n",
+            "# x\r\n\r\n  \n#\nversion=3\r\n",
+            "version=2\n",
+        ] {
+            let head = head(0, text.as_bytes());
+            assert_eq!(
+                judge_disk(&head),
+                Err(Refusal::Masquerade(Foreign::Vmdk)),
+                "{text:?}"
+            );
+            assert!(detect(&head).is_err(), "{text:?}");
+        }
+        for text in ["# only words\n", "conversion=1\n", "# x\nver"] {
+            assert_eq!(judge_disk(&head(0, text.as_bytes())), Ok(()), "{text:?}");
+        }
     }
 
     #[test]

@@ -22,11 +22,14 @@ use self::ledger::Ledger;
 pub(crate) use self::ledger::Position;
 use self::worker::Workers;
 use crate::buffer::{Buffer, Memory};
-use crate::error::{SourceError, TransferError};
+use crate::error::{Side, SourceError, TransferError};
 use crate::observer::{Observer, Progress};
 use crate::options::Options;
 use crate::sink::Disk;
 use crate::source::Source;
+
+/// The most workers where none were asked for.
+const MOST_WORKERS: usize = 8;
 
 /// Makes a checkpoint of a position and the counts up to it.
 pub(crate) type Mark = Box<dyn Fn(Position, Progress) -> crate::Checkpoint + Send + Sync>;
@@ -58,6 +61,8 @@ struct Run {
     tasks: JoinSet<Outcome>,
     ledger: Ledger,
     saving: Option<JoinHandle<Result<(), TransferError>>>,
+    /// Where the last checkpoint is, or the run began.
+    kept: Position,
     /// What was counted before, when this is resumed.
     before: Progress,
     written: Arc<AtomicU64>,
@@ -80,6 +85,7 @@ impl Pipeline {
             tasks: JoinSet::new(),
             ledger: Ledger::new(start, before.done),
             saving: None,
+            kept: start,
             before,
             written: Arc::new(AtomicU64::new(0)),
             flushing_at: 0,
@@ -95,22 +101,30 @@ impl Pipeline {
                 run.ledger.finish(settled.position, settled.bytes);
             }
         }
-        if let Some(saving) = run.saving.take() {
-            // The first error is the one that is told.
-            let _ = saving.await;
-        }
+        // The first error is the one that is told; but the kernel tells of a
+        // lost write only once, so after a flush that failed none is believed.
+        let flushed = match run.saving.take() {
+            Some(saving) => matches!(saving.await, Ok(Ok(()))),
+            None => true,
+        };
         match result {
             Ok(()) => Ok(self.progress(&run)),
             Err(error) => {
-                self.save_last(&run, &error).await;
+                if flushed && matches!(error.side(), Side::Source | Side::Cancelled) {
+                    self.save_last(&run, &error).await;
+                }
                 Err(error)
             }
         }
     }
 
     fn workers(&self) -> usize {
+        // Each has buffers of its own beside the budget.
         let cores = || std::thread::available_parallelism().map_or(2, usize::from);
-        self.options.workers.unwrap_or_else(cores).max(1)
+        self.options
+            .workers
+            .unwrap_or_else(|| cores().min(MOST_WORKERS))
+            .max(1)
     }
 
     async fn drive(
@@ -153,6 +167,8 @@ impl Pipeline {
                     run.saving = None;
                     saved?;
                     run.flushed_at = run.flushing_at;
+                    // What was written meanwhile may wait for just this.
+                    self.save(run, &items);
                 }
                 _ = ticker.tick() => self.observer.progress(self.progress(run)),
                 loaded = items.loaded(), if matches!(next, Next::Loading) => loaded?,
@@ -177,14 +193,11 @@ impl Pipeline {
         let (disk, halt) = (Arc::clone(&self.disk), run.halt.clone());
         run.tasks.spawn_blocking(move || {
             for extent in extents {
-                disk.zero(extent, &|| halt.is_cancelled())?;
+                if !disk.zero(extent, &|| halt.is_cancelled())? {
+                    return Err(TransferError::Cancelled);
+                }
             }
-            // What was left out must not be taken for done.
-            if halt.is_cancelled() {
-                Err(TransferError::Cancelled)
-            } else {
-                Ok(Settled { position, bytes })
-            }
+            Ok(Settled { position, bytes })
         });
     }
 
@@ -265,13 +278,20 @@ impl Pipeline {
         if !due || !wanted || run.saving.is_some() {
             return;
         }
-        run.flushing_at = written;
         let (position, done) = run.ledger.settled(items.position());
+        // A checkpoint says that something was won, so there is none without.
+        let won = position != run.kept;
+        if !won && !self.disk.is_cached() {
+            return;
+        }
+        run.flushing_at = written;
+        run.kept = position;
         let progress = Progress {
             done,
             ..self.progress(run)
         };
-        let checkpoint = self.mark.as_ref().map(|mark| mark(position, progress));
+        let mark = self.mark.as_ref().filter(|_| won);
+        let checkpoint = mark.map(|mark| mark(position, progress));
         let (disk, observer) = (Arc::clone(&self.disk), Arc::clone(&self.observer));
         run.saving = Some(tokio::task::spawn_blocking(move || {
             disk.flush()?;
@@ -296,6 +316,9 @@ impl Pipeline {
             return;
         };
         let (position, done) = run.ledger.settled_to_first_gap();
+        if position == run.kept {
+            return;
+        }
         let checkpoint = mark(
             position,
             Progress {

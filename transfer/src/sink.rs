@@ -88,6 +88,8 @@ impl Target {
     /// is unmade; an unfinished file stays only to be resumed.
     pub(crate) fn abandon(self, error: &TransferError, options: &Options) {
         let refused = matches!(error, TransferError::Refused(_));
+        // Nobody comes back for what can never be finished.
+        let is_final = !error.is_retryable() && !matches!(error, TransferError::Cancelled);
         match self.completion {
             Completion::Block if refused => {
                 if let Err(error) = self.disk.wipe_head() {
@@ -95,7 +97,9 @@ impl Target {
                 }
             }
             Completion::Block => {}
-            Completion::File(unfinished) if refused || !options.keep_partial => unfinished.remove(),
+            Completion::File(unfinished) if is_final || !options.keep_partial => {
+                unfinished.remove();
+            }
             Completion::File(_) => {}
         }
     }

@@ -60,10 +60,15 @@ impl Qcow2Plan {
     }
 
     fn window_clusters(&self) -> u64 {
-        if self.header.has_extended_l2() {
+        let most = if self.header.has_extended_l2() {
             WINDOW_CLUSTERS_EXTENDED
         } else {
             WINDOW_CLUSTERS
+        };
+        match self.access {
+            Access::Ranges => most,
+            // A second table would lie behind the first one's clusters.
+            Access::Stream => most.min(self.header.l2_entries()),
         }
     }
 

@@ -142,6 +142,10 @@ impl Drive {
                 () = stop.cancelled() => return None,
                 () = tokio::time::sleep(pause) => {}
             }
+            // Much can happen to a volume in a pause.
+            if let gone @ Event::Failed(_) = self.release(volume).await {
+                return Some(gone);
+            }
         }
     }
 

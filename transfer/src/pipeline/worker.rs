@@ -122,7 +122,9 @@ impl Output<'_> {
                     start,
                     length: (part.end - part.start) as u64,
                 };
-                self.disk.zero(extent, &|| self.halt.is_cancelled())?;
+                if !self.disk.zero(extent, &|| self.halt.is_cancelled())? {
+                    return Err(TransferError::Cancelled);
+                }
             } else {
                 let body = bytes.get(part.start..part.end).unwrap_or_default();
                 self.disk.write(start, body)?;
@@ -169,10 +171,10 @@ impl Worker {
                 (PieceKind::Compressed, None) => return Err(TransferError::Worker),
             }
         }
-        match &mut self.decoding {
-            Some(decoding) => decoding.put(&output),
-            None => Ok(()),
+        if let Some(decoding) = &mut self.decoding {
+            decoding.put(&output)?;
         }
+        Ok(())
     }
 }
 

@@ -96,18 +96,9 @@ impl Disk {
         match self.file.write_all_at(bytes, offset) {
             // Not aligned as this target wants it: go through the cache from
             // here on. Writing the same bytes again is harmless.
-            Err(error)
-                if error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
-                    && self.direct.swap(false, Ordering::Relaxed) =>
-            {
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 set_direct(&self.file, false);
-                self.file.write_all_at(bytes, offset)
-            }
-            // Another thread was faster to find that out.
-            Err(error)
-                if error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
-                    && !is_direct(&self.file) =>
-            {
+                self.direct.store(false, Ordering::Relaxed);
                 self.file.write_all_at(bytes, offset)
             }
             result => result,
@@ -115,13 +106,14 @@ impl Disk {
         .map_err(|error| write_error(&self.path, offset, error))
     }
 
-    /// Makes a place read as zeros. Ends early, without an error, once
+    /// Makes a place read as zeros; whether all of it does. Ends early once
     /// `halted` says so.
+    #[must_use = "what was left out must not be taken for done"]
     pub(crate) fn zero(
         &self,
         extent: Extent,
         halted: &dyn Fn() -> bool,
-    ) -> Result<(), TargetError> {
+    ) -> Result<bool, TargetError> {
         let mut at = extent.start;
         while at < extent.end() && !halted() {
             let rest = Extent::between(at, extent.end());
@@ -142,7 +134,7 @@ impl Disk {
                 _ => self.write_zeros(rest)?,
             };
         }
-        Ok(())
+        Ok(at >= extent.end())
     }
 
     /// Zeros the beginning of `rest`; how much is returned. Falls back to
@@ -217,10 +209,6 @@ impl Disk {
         self.write(0, &Buffer::fixed(head.len()))?;
         self.flush()
     }
-}
-
-fn is_direct(file: &File) -> bool {
-    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| flags.contains(OFlags::DIRECT))
 }
 
 /// Switches direct I/O; whether that worked.

@@ -6,6 +6,7 @@
 //! takes the real name when it is complete.
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid};
@@ -132,24 +133,32 @@ impl Unfinished {
         }
     }
 
-    fn open(&self, flags: OFlags) -> Result<File, Errno> {
+    fn open(&self, flags: OFlags, mode: Mode) -> Result<File, Errno> {
         rustix::fs::openat2(
             &self.directory,
             self.partial.as_str(),
-            flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK,
-            if flags.contains(OFlags::CREATE) {
-                Mode::RUSR | Mode::WUSR
-            } else {
-                Mode::empty()
-            },
+            flags | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+            mode,
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
         )
         .map(File::from)
     }
 
+    /// The partial file that is there. It is looked at before it is opened:
+    /// opening a device does something, and the directory may be a tenant's.
+    fn open_existing(&self) -> Result<File, Errno> {
+        let found = self.open(OFlags::PATH, Mode::empty())?;
+        let mode = rustix::fs::fstat(&found)?.st_mode;
+        if FileType::from_raw_mode(mode) != FileType::RegularFile {
+            return Err(Errno::INVAL);
+        }
+        let same = format!("/proc/self/fd/{}", found.as_raw_fd());
+        rustix::fs::open(same, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+    }
+
     /// The partial file, if it is the one that was left.
     fn reopen(&self, inode: u64, size: u64) -> Result<Option<File>, TargetError> {
-        let Ok(file) = self.open(OFlags::empty()) else {
+        let Ok(file) = self.open_existing() else {
             return Ok(None);
         };
         let stat = rustix::fs::fstat(&file)
@@ -164,7 +173,7 @@ impl Unfinished {
     /// A new file, in the place of whatever is there.
     fn create(&self) -> Result<File, TargetError> {
         let shown = || path(&self.spec, &self.partial);
-        if let Ok(left) = self.open(OFlags::empty()) {
+        if let Ok(left) = self.open_existing() {
             // Another import at work on it holds this lock.
             rustix::fs::flock(&left, FlockOperation::NonBlockingLockExclusive)
                 .map_err(|error| open_error(shown(), error))?;
@@ -173,7 +182,8 @@ impl Unfinished {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(open_error(shown(), error)),
         }
-        self.open(OFlags::CREATE | OFlags::EXCL)
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        self.open(flags, Mode::RUSR | Mode::WUSR)
             .map_err(|error| open_error(shown(), error))
     }
 
@@ -238,13 +248,8 @@ impl Unfinished {
     }
 }
 
-/// Bytes that this process may still fill: file systems keep a reserve that
-/// only root may use, and a volume was sized with it.
+/// Bytes that are left for the disk's user: not the reserve that only root
+/// may fill, since a guest would stop where it begins.
 fn free(room: &rustix::fs::StatVfs) -> u64 {
-    let blocks = if rustix::process::geteuid().is_root() {
-        room.f_bfree
-    } else {
-        room.f_bavail
-    };
-    blocks.saturating_mul(room.f_frsize)
+    room.f_bavail.saturating_mul(room.f_frsize)
 }

@@ -11,6 +11,7 @@ mod redirect;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use hypercloud_disk::Extent;
@@ -198,7 +199,8 @@ impl HttpReader {
             + usize::try_from(length)
                 .unwrap_or(usize::MAX)
                 .min(into.len() - *filled);
-        while let Some(chunk) = self.chunk(&mut response, &url).await? {
+        let mut pace = Pace::default();
+        while let Some(chunk) = self.chunk(&mut response, &url, &mut pace).await? {
             let room = into.get_mut(*filled..end).unwrap_or_default();
             let Some(room) = room.get_mut(..chunk.len()) else {
                 return Err(SourceError::WrongRange(client::shown(&url)).into());
@@ -217,10 +219,20 @@ impl HttpReader {
         Ok(())
     }
 
-    async fn chunk(&self, response: &mut Response, url: &Url) -> Result<Option<Bytes>, Failure> {
+    async fn chunk(
+        &self,
+        response: &mut Response,
+        url: &Url,
+        pace: &mut Pace,
+    ) -> Result<Option<Bytes>, Failure> {
+        let asked = Instant::now();
         let chunk = next_chunk(&self.0.options, response, url).await?;
         let count = chunk.as_ref().map_or(0, Bytes::len);
         self.0.received.fetch_add(count as u64, Ordering::Relaxed);
+        if chunk.is_some() && pace.is_trickle(asked.elapsed(), count, self.0.options.stall_timeout)
+        {
+            return Err(SourceError::Stalled(client::shown(url)).into());
+        }
         Ok(chunk)
     }
 
@@ -243,7 +255,34 @@ impl HttpReader {
             reader: self.clone(),
             response,
             url,
+            pace: Pace::default(),
         })
+    }
+}
+
+/// How fast a body comes: one that never quite stalls, and never comes to
+/// anything, would hold its place for ever.
+#[derive(Default)]
+struct Pace {
+    waited: Duration,
+    came: usize,
+}
+
+impl Pace {
+    /// The least that must come in twice the time that is a stall.
+    const LEAST: usize = 64 << 10;
+
+    /// Counts what came after waiting for it; whether that is too little. The
+    /// time in which nobody asked for more does not count.
+    fn is_trickle(&mut self, waited: Duration, came: usize, stall: Duration) -> bool {
+        self.waited += waited;
+        self.came += came;
+        if self.waited < 2 * stall {
+            return false;
+        }
+        let little = self.came < Self::LEAST;
+        *self = Self::default();
+        little
     }
 }
 
@@ -252,12 +291,15 @@ pub(super) struct Body {
     reader: HttpReader,
     response: Response,
     url: Url,
+    pace: Pace,
 }
 
 impl Body {
     /// The next bytes, or `None` at the end.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Failure> {
-        self.reader.chunk(&mut self.response, &self.url).await
+        self.reader
+            .chunk(&mut self.response, &self.url, &mut self.pace)
+            .await
     }
 }
 

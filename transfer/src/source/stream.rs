@@ -15,9 +15,11 @@ use super::retry::Retry;
 use crate::buffer::Buffer;
 use crate::error::SourceError;
 
-/// How much of what went by is kept. Also covers the head that opening read,
-/// which format detection looks at before the stream begins.
-const KEPT: usize = 64 << 10;
+/// How many bytes that went by can be asked for again. QEMU begins a table at
+/// a new cluster while compressed data goes on in the old one, so the clusters
+/// that a table maps can lie before it: by the rest of a cluster, and the
+/// table itself.
+const KEPT: usize = 1 << 20;
 
 /// Serves stretches of a stream, in order.
 pub(crate) struct StreamReader {
@@ -166,6 +168,10 @@ impl Stream {
             self.kept.drain(..surplus);
         }
         let tail = part.len().saturating_sub(KEPT);
+        if tail > 0 {
+            // The kept bytes are those just before the position, without a gap.
+            self.kept.clear();
+        }
         self.kept
             .extend_from_slice(part.get(tail..).unwrap_or_default());
     }

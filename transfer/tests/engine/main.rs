@@ -11,5 +11,6 @@ mod matrix;
 mod misbehave;
 mod resume;
 mod server;
+mod stream;
 mod target;
 mod watch;
