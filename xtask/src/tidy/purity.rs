@@ -11,7 +11,9 @@ const PURE: &[&str] = &[
     "state",
     "decide",
     "placement",
-    "sizing",
+    "retry",
+    "size",
+    "verdict",
 ];
 
 /// Crates of which those modules must exist; elsewhere the words may mean
