@@ -6,4 +6,5 @@ mod arrival;
 mod deletion;
 mod documents;
 mod interruption;
+mod privilege;
 mod refusal;
