@@ -25,10 +25,13 @@ if [ -z "${KUBECONFIG:-}" ]; then
 fi
 
 phase "install the system"
-kubectl apply --kustomize "${HCS_MANIFESTS:-manifests/base}" >/dev/null
 namespace=hypercloud-storage
+former=$(kubectl --namespace $namespace get deployment/coordinator --ignore-not-found --output name)
+kubectl apply --kustomize "${HCS_MANIFESTS:-manifests/base}" >/dev/null
 # Images under an unchanged tag: the pods of an earlier build give way.
-kubectl --namespace $namespace rollout restart deployment/coordinator daemonset/node-agent >/dev/null
+if [ -n "$former" ]; then
+    kubectl --namespace $namespace rollout restart deployment/coordinator daemonset/node-agent >/dev/null
+fi
 kubectl --namespace $namespace rollout status deployment/coordinator --timeout=180s >/dev/null
 kubectl --namespace $namespace rollout status daemonset/node-agent --timeout=180s >/dev/null
 phases_end

@@ -17,14 +17,18 @@ use axum::http::{HeaderMap, Response, StatusCode, header};
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use crate::cluster::{Cluster, Scope};
+
 /// Bytes in one piece of a body.
 const PIECE: u64 = 256 << 10;
+
+type Entries = Arc<std::sync::Mutex<HashMap<String, Arc<Entry>>>>;
 
 /// A web server on an address that the cluster's pods reach. It ends with
 /// this value.
 pub struct Server {
     address: SocketAddr,
-    entries: Arc<std::sync::Mutex<HashMap<String, Arc<Entry>>>>,
+    entries: Entries,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -64,6 +68,14 @@ impl Address {
     pub fn served(&self) -> u64 {
         self.entry.served.load(Ordering::SeqCst)
     }
+}
+
+/// What a test of an import stands on: a namespace whose name starts with
+/// `test`, and a server that the cluster's pods reach.
+pub async fn stage(test: &str) -> anyhow::Result<(Scope, Server)> {
+    let cluster = Cluster::connect().await?;
+    let server = Server::start(cluster.address_for_pods().await?).await?;
+    Ok((cluster.scope(test).await?, server))
 }
 
 impl Server {
@@ -138,8 +150,6 @@ impl Drop for Server {
         self.task.abort();
     }
 }
-
-type Entries = Arc<std::sync::Mutex<HashMap<String, Arc<Entry>>>>;
 
 async fn serve(
     State(entries): State<Entries>,

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use e2e::cluster::{Cluster, Scope};
+use e2e::cluster::Scope;
 use e2e::disk::{self, Disk, Recipe};
-use e2e::{agents, image, reader, source, system};
+use e2e::source::stage;
+use e2e::{agents, image, reader, system};
 use hypercloud_api::VirtualMachineImage;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -13,12 +14,6 @@ use kube::api::ListParams;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-
-async fn scope(name: &str) -> anyhow::Result<(Scope, source::Server)> {
-    let cluster = Cluster::connect().await?;
-    let server = source::Server::start(cluster.address_for_pods().await?).await?;
-    Ok((cluster.scope(name).await?, server))
-}
 
 fn small(convert: &'static [&'static str]) -> anyhow::Result<Disk> {
     // Not a multiple of the cluster, nor of a mebibyte.
@@ -32,7 +27,7 @@ fn small(convert: &'static [&'static str]) -> anyhow::Result<Disk> {
 
 #[tokio::test]
 async fn a_block_volume_holds_every_kind_of_image() -> anyhow::Result<()> {
-    let (scope, server) = scope("block").await?;
+    let (scope, server) = stage("block").await?;
     for (name, convert) in [
         ("zlib", disk::ZLIB),
         ("zstd", disk::ZSTD),
@@ -56,7 +51,7 @@ async fn a_block_volume_holds_every_kind_of_image() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_filesystem_volume_holds_one_file_as_kubevirt_wants_it() -> anyhow::Result<()> {
-    let (scope, server) = scope("file").await?;
+    let (scope, server) = stage("file").await?;
     let disk = small(disk::ZLIB)?;
     let address = server.file("zlib", &disk.image)?;
     // A name with a dot, as in the example.
@@ -75,7 +70,7 @@ async fn a_filesystem_volume_holds_one_file_as_kubevirt_wants_it() -> anyhow::Re
 
 #[tokio::test]
 async fn the_status_tells_the_story() -> anyhow::Result<()> {
-    let (scope, server) = scope("status").await?;
+    let (scope, server) = stage("status").await?;
     let disk = small(disk::ZLIB)?;
     let address = server.file("zlib", &disk.image)?;
     image::create(&scope, "story", &address.url, "Block").await?;
@@ -150,7 +145,7 @@ async fn the_status_tells_the_story() -> anyhow::Result<()> {
 #[tokio::test]
 async fn two_gibibytes_of_data_fit_through_little_memory() -> anyhow::Result<()> {
     const MOST: u64 = 150 * MIB;
-    let (scope, server) = scope("memory").await?;
+    let (scope, server) = stage("memory").await?;
     let disk = Recipe {
         virtual_size: 6 * GIB,
         data: 2 * GIB,

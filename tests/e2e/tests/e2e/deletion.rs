@@ -1,9 +1,10 @@
 //! A deleted image leaves nothing, whenever it is deleted.
 
-use e2e::cluster::{Cluster, Scope};
+use e2e::cluster::Scope;
 use e2e::disk::{self, Recipe};
+use e2e::source::stage;
 use e2e::wait::{until, when};
-use e2e::{agents, image, source};
+use e2e::{agents, image};
 use kube::ResourceExt;
 
 const MIB: u64 = 1 << 20;
@@ -41,9 +42,7 @@ async fn nothing_left(scope: &Scope, uid: &str, volume: &str) -> anyhow::Result<
 
 #[tokio::test]
 async fn a_ready_image_goes_without_a_trace() -> anyhow::Result<()> {
-    let cluster = Cluster::connect().await?;
-    let server = source::Server::start(cluster.address_for_pods().await?).await?;
-    let scope = cluster.scope("gone").await?;
+    let (scope, server) = stage("gone").await?;
     let disk = Recipe {
         virtual_size: 64 * MIB,
         data: 16 * MIB,
@@ -64,9 +63,7 @@ async fn a_ready_image_goes_without_a_trace() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn an_image_deleted_in_mid_import_goes_without_a_trace() -> anyhow::Result<()> {
-    let cluster = Cluster::connect().await?;
-    let server = source::Server::start(cluster.address_for_pods().await?).await?;
-    let scope = cluster.scope("midway").await?;
+    let (scope, server) = stage("midway").await?;
     for mode in ["Block", "Filesystem"] {
         let disk = Recipe {
             virtual_size: 512 * MIB,

@@ -1,18 +1,13 @@
 //! What cannot become an image fails at once, says why, and leaves nothing.
 
 use axum::http::StatusCode;
-use e2e::cluster::{Cluster, Scope};
+use e2e::cluster::Scope;
 use e2e::disk::{Recipe, qemu_img};
-use e2e::{disk, image, source};
+use e2e::source::stage;
+use e2e::{disk, image};
 use hypercloud_api::{ImagePhase, VirtualMachineImage};
 use kube::api::PostParams;
 use serde_json::json;
-
-async fn scope(name: &str) -> anyhow::Result<(Scope, source::Server)> {
-    let cluster = Cluster::connect().await?;
-    let server = source::Server::start(cluster.address_for_pods().await?).await?;
-    Ok((cluster.scope(name).await?, server))
-}
 
 /// Creates an image from `url`, waits until it failed, and looks for what is
 /// left; reason and message of the failure.
@@ -27,7 +22,7 @@ async fn refused(scope: &Scope, name: &str, url: &str) -> anyhow::Result<(String
 
 #[tokio::test]
 async fn a_missing_image_fails_for_good() -> anyhow::Result<()> {
-    let (scope, server) = scope("missing").await?;
+    let (scope, server) = stage("missing").await?;
     let (reason, message) = refused(&scope, "missing", &server.missing()).await?;
     assert_eq!(reason, "NotFound");
     assert!(message.contains("does not exist"), "{message}");
@@ -36,7 +31,7 @@ async fn a_missing_image_fails_for_good() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_web_page_is_no_disk() -> anyhow::Result<()> {
-    let (scope, server) = scope("page").await?;
+    let (scope, server) = stage("page").await?;
     let page = "<!DOCTYPE html><html><body>Sign in to go on</body></html>\n";
     let address = server.answer("page", StatusCode::OK, "text/html; charset=utf-8", page)?;
     let (reason, message) = refused(&scope, "page", &address.url).await?;
@@ -46,7 +41,7 @@ async fn a_web_page_is_no_disk() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn an_image_with_a_backing_file_is_refused() -> anyhow::Result<()> {
-    let (scope, server) = scope("backing").await?;
+    let (scope, server) = stage("backing").await?;
     let base = Recipe {
         virtual_size: 16 << 20,
         data: 4 << 20,
@@ -68,7 +63,7 @@ async fn an_image_with_a_backing_file_is_refused() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn an_address_of_the_node_itself_is_refused() -> anyhow::Result<()> {
-    let (scope, _server) = scope("inside").await?;
+    let (scope, _server) = stage("inside").await?;
     let (reason, message) = refused(&scope, "inside", "http://127.0.0.1:10248/healthz").await?;
     assert_eq!(reason, "AddressRefused", "{message}");
     scope.close().await
@@ -76,7 +71,7 @@ async fn an_address_of_the_node_itself_is_refused() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_source_that_does_not_answer_is_tried_again() -> anyhow::Result<()> {
-    let (scope, server) = scope("silent").await?;
+    let (scope, server) = stage("silent").await?;
     // A port that nobody listens on: the one of a server that is gone.
     let url = server.missing();
     drop(server);
@@ -96,7 +91,7 @@ async fn a_source_that_does_not_answer_is_tried_again() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn an_object_store_is_not_supported_yet_and_says_so() -> anyhow::Result<()> {
-    let (scope, _server) = scope("store").await?;
+    let (scope, _server) = stage("store").await?;
     let image: VirtualMachineImage = serde_json::from_value(json!({
         "apiVersion": "hypercloud.tmaxanc.com/v1alpha1",
         "kind": "VirtualMachineImage",
