@@ -79,7 +79,7 @@ pub(crate) enum Format {
 fn source(text: &str) -> Result<SourceSpec, String> {
     match text.split_once("://") {
         Some(("http" | "https", _)) => url::Url::parse(text)
-            .map(|url| SourceSpec::Http(HttpSource { url }))
+            .map(|url| SourceSpec::Http(HttpSource::open(url)))
             .map_err(|error| error.to_string()),
         Some((scheme, _)) => Err(format!(
             "{scheme} is not supported, only http, https and paths"

@@ -89,12 +89,7 @@ async fn run_probe(arguments: &ProbeArguments, reporter: &Reporter) -> Result<()
 
 async fn run_import(arguments: ImportArguments, reporter: &Arc<Reporter>) -> Result<(), Failure> {
     let target = target(&arguments.target, arguments.overwrite)?;
-    let request = ImportRequest {
-        source: arguments.source,
-        target,
-        expected: None,
-        resume: None,
-    };
+    let request = ImportRequest::new(arguments.source, target);
     let options = Options {
         connections: arguments.connections,
         ..options()

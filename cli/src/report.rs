@@ -97,7 +97,9 @@ impl Reporter {
 impl Observer for Reporter {
     fn facts(&self, facts: &SourceFacts) {
         self.tell(&Event::Facts(facts));
-        self.bar.set_length(facts.virtual_size);
+        if let Some(size) = facts.virtual_size {
+            self.bar.set_length(size);
+        }
         self.bar.set_message("importing");
     }
 
@@ -122,7 +124,10 @@ fn described(facts: &SourceFacts) -> String {
     let unknown = || "unknown".to_owned();
     [
         ("format", facts.format.to_string()),
-        ("virtual size", size(facts.virtual_size)),
+        (
+            "virtual size",
+            facts.virtual_size.map_or_else(unknown, size),
+        ),
         ("source size", facts.source_size.map_or_else(unknown, size)),
         ("validator", facts.validator.clone().unwrap_or_else(unknown)),
         ("ranges", if facts.ranges { "yes" } else { "no" }.to_owned()),

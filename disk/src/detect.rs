@@ -34,6 +34,28 @@ impl fmt::Display for ImageFormat {
     }
 }
 
+/// What a source is packed with, around the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Packing {
+    /// gzip (RFC 1952).
+    Gzip,
+    /// xz.
+    Xz,
+    /// Zstandard (RFC 8878).
+    Zstd,
+}
+
+impl fmt::Display for Packing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gzip => "gzip",
+            Self::Xz => "xz",
+            Self::Zstd => "zstd",
+        })
+    }
+}
+
 /// A recognised format that is not imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -18,6 +18,6 @@ pub mod plan;
 pub mod qcow2;
 mod refusal;
 
-pub use detect::ImageFormat;
+pub use detect::{ImageFormat, Packing};
 pub use extent::Extent;
 pub use refusal::{MAX_VIRTUAL_SIZE, Refusal};

@@ -44,7 +44,7 @@ impl Checkpoint {
         facts.validator.is_some()
             && self.validator == facts.validator
             && self.format == facts.format
-            && self.virtual_size == facts.virtual_size
+            && Some(self.virtual_size) == facts.virtual_size
             && self.source_size == facts.source_size
     }
 }

@@ -8,7 +8,9 @@ use std::error::Error as _;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use hypercloud_disk::Refusal;
+use hypercloud_disk::{ImageFormat, Refusal};
+
+use crate::checksum::Checksum;
 
 /// Whose doing a failure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,26 @@ pub enum TransferError {
     /// The image is not taken.
     #[error("the image is refused")]
     Refused(#[from] Refusal),
+    /// Not the format it was said to be.
+    #[error(
+        "the image was said to be {declared}, but is {found}: correct the format or the source"
+    )]
+    FormatMismatch {
+        /// What it was said to be.
+        declared: ImageFormat,
+        /// What it is.
+        found: ImageFormat,
+    },
+    /// Not the bytes they were said to be.
+    #[error(
+        "the source's checksum is {found}, not {expected}: the source is damaged or another, or the checksum is of another file"
+    )]
+    ChecksumMismatch {
+        /// What it was said to be.
+        expected: Checksum,
+        /// What it is.
+        found: Checksum,
+    },
     /// The target could not be written.
     #[error("writing the target failed")]
     Target(#[from] TargetError),
@@ -274,6 +296,8 @@ impl TransferError {
         match self {
             Self::Source(error) => error.reason(),
             Self::Refused(refusal) => refusal.reason(),
+            Self::FormatMismatch { .. } => "FormatMismatch",
+            Self::ChecksumMismatch { .. } => "ChecksumMismatch",
             Self::Target(error) => error.reason(),
             Self::Journal(_) => "JournalFailed",
             Self::Cancelled => "Cancelled",
@@ -286,7 +310,10 @@ impl TransferError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Source(error) => error.is_retryable(),
-            Self::Refused(_) | Self::Cancelled => false,
+            Self::Refused(_)
+            | Self::FormatMismatch { .. }
+            | Self::ChecksumMismatch { .. }
+            | Self::Cancelled => false,
             Self::Target(error) => error.is_retryable(),
             Self::Journal(_) | Self::Worker => true,
         }
@@ -296,7 +323,10 @@ impl TransferError {
     #[must_use]
     pub fn side(&self) -> Side {
         match self {
-            Self::Source(SourceError::AddressRefused { .. }) | Self::Refused(_) => Side::Refused,
+            Self::Source(SourceError::AddressRefused { .. })
+            | Self::Refused(_)
+            | Self::FormatMismatch { .. }
+            | Self::ChecksumMismatch { .. } => Side::Refused,
             Self::Source(_) => Side::Source,
             Self::Target(_) | Self::Journal(_) | Self::Worker => Side::Target,
             Self::Cancelled => Side::Cancelled,

@@ -29,6 +29,7 @@ struct Judged {
 fn location(source: &SourceSpec) -> String {
     match source {
         SourceSpec::Http(http) => crate::source::shown(&http.url),
+        SourceSpec::ObjectStore(object) => format!("s3://{}/{}", object.bucket, object.key),
         SourceSpec::File(path) => path.display().to_string(),
     }
 }
@@ -54,7 +55,8 @@ fn judge(spec: &SourceSpec, opened: &Opened) -> Result<Judged, TransferError> {
     };
     let facts = SourceFacts {
         format,
-        virtual_size,
+        packing: None,
+        virtual_size: Some(virtual_size),
         source_size: opened.size,
         validator: opened.validator.clone(),
         ranges: opened.ranges,
@@ -96,6 +98,12 @@ async fn prepare(
 ) -> Result<Prepared, TransferError> {
     let (source, opened) = Source::open(&request.source, options).await?;
     let Judged { facts, header } = judge(&request.source, &opened)?;
+    if let Some(declared) = request.format.filter(|format| *format != facts.format) {
+        return Err(TransferError::FormatMismatch {
+            declared,
+            found: facts.format,
+        });
+    }
     if request
         .expected
         .as_ref()
@@ -104,7 +112,7 @@ async fn prepare(
         return Err(SourceError::SourceChanged(location(&request.source)).into());
     }
     let plan = match header {
-        None => Plan::raw(facts.source_size.unwrap_or(facts.virtual_size))?,
+        None => Plan::raw(opened.size.unwrap_or_default())?,
         Some(header) => {
             let l1 = read_l1(&source, &opened, &header, memory).await?;
             let access = if source.is_stream() {
@@ -180,7 +188,7 @@ pub(crate) async fn import(
     let (target, resume) = open_target(request.target, needs, options, resume).await?;
     tracing::info!(
         format = %facts.format,
-        virtual_size = facts.virtual_size,
+        virtual_size = plan.virtual_size(),
         resumed = resume.is_some(),
         "import begins"
     );
@@ -200,7 +208,7 @@ pub(crate) async fn import(
         memory,
         observer: Arc::clone(&observer),
         options: options.clone(),
-        mark: resumable.then(|| mark(facts.clone(), target.identity)),
+        mark: resumable.then(|| mark(facts.clone(), needs.size, target.identity)),
     };
     let result = match pipeline.run(start, before, &cancel).await {
         Ok(progress) => verify(&pipeline, &target, &*observer)
@@ -211,7 +219,11 @@ pub(crate) async fn import(
     drop(pipeline);
     finish(target, result, options, &*observer)
         .await
-        .map(|progress| Imported { facts, progress })
+        .map(|progress| Imported {
+            facts,
+            progress,
+            digest: None,
+        })
 }
 
 async fn open_target(
@@ -227,11 +239,11 @@ async fn open_target(
     Ok((target, resume.filter(|_| is_the_one)))
 }
 
-fn mark(facts: SourceFacts, target: u64) -> Mark {
+fn mark(facts: SourceFacts, virtual_size: u64, target: u64) -> Mark {
     Box::new(move |position, progress| Checkpoint {
         layout: plan::LAYOUT,
         format: facts.format,
-        virtual_size: facts.virtual_size,
+        virtual_size,
         source_size: facts.source_size,
         validator: facts.validator.clone(),
         target,

@@ -17,23 +17,28 @@
 
 mod buffer;
 mod checkpoint;
+mod checksum;
 mod error;
 mod import;
 mod observer;
 mod options;
 mod pipeline;
 mod request;
+mod secret;
 mod sink;
 mod source;
 
 pub use checkpoint::Checkpoint;
+pub use checksum::{Algorithm, Checksum, ChecksumError};
 pub use error::{Side, SourceError, TargetError, TransferError};
-pub use hypercloud_disk::{ImageFormat, Refusal};
+pub use hypercloud_disk::{ImageFormat, Packing, Refusal};
 pub use observer::{Observer, Progress};
 pub use options::{AddressPolicy, Options, SpacePolicy};
 pub use request::{
-    DiskFile, HttpSource, ImportRequest, Imported, SourceFacts, SourceSpec, TargetSpec,
+    BasicCredentials, DiskFile, Header, HttpAccess, HttpSource, ImportRequest, Imported,
+    ObjectStore, ObjectStoreCredentials, ObjectStoreSource, SourceFacts, SourceSpec, TargetSpec,
 };
+pub use secret::Secret;
 pub use tokio_util::sync::CancellationToken;
 
 use std::sync::Arc;

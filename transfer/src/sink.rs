@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub(crate) use disk::Disk;
 
-use crate::error::{TargetError, TransferError};
+use crate::error::{Side, TargetError, TransferError};
 use crate::options::Options;
 use crate::request::TargetSpec;
 
@@ -87,7 +87,7 @@ impl Target {
     /// Leaves a target whose import ended in `error`. A disk that is refused
     /// is unmade; an unfinished file stays only to be resumed.
     pub(crate) fn abandon(self, error: &TransferError, options: &Options) {
-        let refused = matches!(error, TransferError::Refused(_));
+        let refused = error.side() == Side::Refused;
         // Nobody comes back for what can never be finished.
         let is_final = !error.is_retryable() && !matches!(error, TransferError::Cancelled);
         match self.completion {

@@ -55,6 +55,10 @@ impl Source {
                 let (reader, opened) = file::FileReader::open(path.clone()).await?;
                 Ok((Self::File(reader), opened))
             }
+            SourceSpec::ObjectStore(object) => Err(SourceError::UnsupportedScheme(format!(
+                "s3://{}/{}",
+                object.bucket, object.key
+            ))),
             SourceSpec::Http(spec) => {
                 let (reader, opened) = http::HttpReader::open(&spec.url, options).await?;
                 if opened.ranges {

@@ -117,19 +117,15 @@ async fn a_gigabyte_is_imported_in_little_memory() {
             .status()
             .expect("qemu-img is missing; install qemu-utils");
         assert!(status.success());
-        let request = ImportRequest {
-            source: SourceSpec::Http(HttpSource {
-                url: serve(image).parse().unwrap(),
-            }),
-            target: TargetSpec::DiskFile(DiskFile {
+        let request = ImportRequest::new(
+            SourceSpec::Http(HttpSource::open(serve(image).parse().unwrap())),
+            TargetSpec::DiskFile(DiskFile {
                 directory: directory.path().into(),
                 name: "disk.img".into(),
                 owner: None,
                 mode: 0o600,
             }),
-            expected: None,
-            resume: None,
-        };
+        );
         let options = Options {
             address_policy: AddressPolicy::Any,
             ..Options::default()

@@ -41,7 +41,8 @@ impl StreamingEngine {
 impl Engine for StreamingEngine {
     async fn probe(&self, source: &Source) -> Result<Facts, Failure> {
         let probed = transfer::probe(&source_spec(source), &self.options).await;
-        probed.map(facts_of).map_err(|error| failure_of(&error))
+        let facts = probed.map_err(|error| failure_of(&error))?;
+        facts_of(facts).ok_or_else(size_unknown)
     }
 
     async fn import(
@@ -54,10 +55,9 @@ impl Engine for StreamingEngine {
             clear(order.volume.opening_path().join(DISK_NAME)).await;
         }
         let request = transfer::ImportRequest {
-            source: source_spec(&order.source),
-            target: target_spec(&order.volume),
             expected: order.expected.map(facts_to),
             resume: order.resume.and_then(checkpoint_of),
+            ..transfer::ImportRequest::new(source_spec(&order.source), target_spec(&order.volume))
         };
         let (opened_by, known_by) = (order.volume.opening_path(), order.volume.path());
         let observer = Arc::new(Listener(observer));
@@ -66,7 +66,7 @@ impl Engine for StreamingEngine {
             .map_err(|error| failure_of(&error))
             .map_err(|failure| named(failure, &opened_by, known_by))?;
         Ok(Imported {
-            facts: facts_of(done.facts),
+            facts: facts_of(done.facts).ok_or_else(size_unknown)?,
             progress: progress_of(done.progress),
         })
     }
@@ -91,7 +91,9 @@ struct Listener(Arc<dyn Observer>);
 
 impl transfer::Observer for Listener {
     fn facts(&self, facts: &transfer::SourceFacts) {
-        self.0.facts(facts_of(facts.clone()));
+        if let Some(facts) = facts_of(facts.clone()) {
+            self.0.facts(facts);
+        }
     }
 
     fn progress(&self, progress: transfer::Progress) {
@@ -110,9 +112,9 @@ impl transfer::Observer for Listener {
 
 fn source_spec(source: &Source) -> transfer::SourceSpec {
     match source {
-        Source::Http(url) => transfer::SourceSpec::Http(transfer::HttpSource {
-            url: url.as_url().clone(),
-        }),
+        Source::Http(url) => {
+            transfer::SourceSpec::Http(transfer::HttpSource::open(url.as_url().clone()))
+        }
     }
 }
 
@@ -152,7 +154,8 @@ fn progress_of(progress: transfer::Progress) -> Progress {
     }
 }
 
-fn facts_of(facts: transfer::SourceFacts) -> Facts {
+/// `None` for a source that does not tell its size.
+fn facts_of(facts: transfer::SourceFacts) -> Option<Facts> {
     let format = match facts.format {
         transfer::ImageFormat::Raw => Format::Raw,
         transfer::ImageFormat::Qcow2 => Format::Qcow2,
@@ -164,12 +167,20 @@ fn facts_of(facts: transfer::SourceFacts) -> Facts {
         ranges,
         ..
     } = facts;
-    Facts {
+    Some(Facts {
         format,
-        virtual_size,
+        virtual_size: virtual_size?,
         source_size,
         validator,
         ranges,
+    })
+}
+
+fn size_unknown() -> Failure {
+    Failure {
+        reason: "SizeUnknown".to_owned(),
+        message: "the source does not tell the size of its disk".to_owned(),
+        retryable: false,
     }
 }
 
@@ -187,7 +198,8 @@ fn facts_to(facts: Facts) -> transfer::SourceFacts {
     } = facts;
     transfer::SourceFacts {
         format,
-        virtual_size,
+        packing: None,
+        virtual_size: Some(virtual_size),
         source_size,
         validator,
         ranges,

@@ -440,7 +440,7 @@ async fn progress_and_facts_are_told() {
         .unwrap();
     let facts = watch.facts.lock().unwrap().clone().unwrap();
     assert_eq!(facts.validator.as_deref(), Some("\"v1\""));
-    assert_eq!(facts.virtual_size, bytes.len() as u64);
+    assert_eq!(facts.virtual_size, Some(bytes.len() as u64));
     let progress = watch.progress.lock().unwrap();
     assert_eq!(progress.last(), Some(&imported.progress));
     assert!(progress.is_sorted_by_key(|progress| progress.done));
@@ -457,7 +457,7 @@ async fn a_source_other_than_the_one_that_was_probed_has_changed() {
         let mut expected = facts.clone();
         match change {
             0 => expected.validator = Some("\"v0\"".into()),
-            1 => expected.virtual_size += 512,
+            1 => expected.virtual_size = expected.virtual_size.map(|size| size + 512),
             _ => expected.format = ImageFormat::Raw,
         }
         asked.expected = Some(expected);

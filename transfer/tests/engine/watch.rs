@@ -65,18 +65,11 @@ pub fn local(path: &Path) -> SourceSpec {
 }
 
 pub fn http(url: &str) -> SourceSpec {
-    SourceSpec::Http(HttpSource {
-        url: url.parse().unwrap(),
-    })
+    SourceSpec::Http(HttpSource::open(url.parse().unwrap()))
 }
 
 pub fn request(source: SourceSpec, target: TargetSpec) -> ImportRequest {
-    ImportRequest {
-        source,
-        target,
-        expected: None,
-        resume: None,
-    }
+    ImportRequest::new(source, target)
 }
 
 pub async fn run(
