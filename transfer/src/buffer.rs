@@ -14,7 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const ALIGNMENT: usize = 4096;
 /// The budget is counted in these.
 const UNIT: usize = 4096;
-/// Buffers are made this large at least, so that most can be reused for most.
+/// Buffers are made in few sizes, so that most can be reused for most: this
+/// one, this one doubled, and so on.
 const SMALLEST: usize = 256 << 10;
 
 /// The budget, and the idle memory.
@@ -59,7 +60,7 @@ impl Memory {
     /// A buffer of `length` bytes of whatever value, once the budget has room
     /// for it. One that is larger than the whole budget takes all of it.
     pub(crate) async fn take(self: &Arc<Self>, length: usize) -> Buffer {
-        let capacity = length.next_multiple_of(UNIT).max(SMALLEST);
+        let capacity = length.max(SMALLEST).next_power_of_two();
         let units = u32::try_from(capacity / UNIT)
             .unwrap_or(u32::MAX)
             .min(self.limit);
@@ -76,12 +77,15 @@ impl Memory {
 
     fn reuse(&self, capacity: usize) -> Option<Block> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |block: &Block| block.capacity >= capacity && block.capacity / 2 <= capacity;
-        if let Some(index) = idle.iter().position(fits) {
-            return Some(idle.swap_remove(index));
+        // The last one given back is the one that the caches still hold.
+        let fits = |block: &Block| block.capacity == capacity;
+        if let Some(index) = idle.iter().rposition(fits) {
+            return Some(idle.remove(index));
         }
         // Sizes have changed: let the memory go rather than hold it twice.
-        idle.pop();
+        if !idle.is_empty() {
+            idle.remove(0);
+        }
         None
     }
 

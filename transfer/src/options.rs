@@ -32,7 +32,8 @@ pub struct Options {
     pub memory_budget: usize,
     /// Ranges requested from the source at once.
     pub connections: usize,
-    /// Threads that decode and write; `None` means one per core.
+    /// Threads that decode and write; `None` means two more than there are
+    /// cores, as some will wait for the disk.
     pub workers: Option<usize>,
     /// Which addresses a source may have.
     pub address_policy: AddressPolicy,

@@ -28,8 +28,10 @@ use crate::options::Options;
 use crate::sink::Disk;
 use crate::source::Source;
 
-/// The most workers where none were asked for.
+/// The most workers that decode, where none were asked for.
 const MOST_WORKERS: usize = 8;
+/// Workers that may wait for the disk meanwhile.
+const WRITING: usize = 2;
 
 /// Makes a checkpoint of a position and the counts up to it.
 pub(crate) type Mark = Box<dyn Fn(Position, Progress) -> crate::Checkpoint + Send + Sync>;
@@ -119,11 +121,12 @@ impl Pipeline {
     }
 
     fn workers(&self) -> usize {
-        // Each has buffers of its own beside the budget.
+        // Each has buffers of its own beside the budget. A few more than there
+        // are cores: while some wait for the disk, the others decode.
         let cores = || std::thread::available_parallelism().map_or(2, usize::from);
         self.options
             .workers
-            .unwrap_or_else(|| cores().min(MOST_WORKERS))
+            .unwrap_or_else(|| cores().min(MOST_WORKERS) + WRITING)
             .max(1)
     }
 
