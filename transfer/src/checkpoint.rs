@@ -7,6 +7,7 @@
 use hypercloud_disk::ImageFormat;
 use serde::{Deserialize, Serialize};
 
+use crate::digest::DigestMark;
 use crate::observer::Progress;
 use crate::request::SourceFacts;
 
@@ -27,6 +28,9 @@ pub struct Checkpoint {
     /// Items of that window that are finished, without a gap.
     pub(crate) items: u64,
     pub(crate) progress: Progress,
+    /// How far the digest is, where one was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) digest: Option<DigestMark>,
 }
 
 impl Checkpoint {

@@ -68,7 +68,13 @@ impl Checksum {
     }
 }
 
-fn digits(text: &str) -> Option<Vec<u8>> {
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes that hexadecimal digits stand for.
+pub(crate) fn bytes(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
     text.as_bytes()
         .chunks(2)
@@ -89,7 +95,7 @@ impl FromStr for Checksum {
             "sha512" => Algorithm::Sha512,
             _ => return Err(ChecksumError::Algorithm),
         };
-        digits(hex)
+        bytes(hex)
             .and_then(|digest| Self::new(algorithm, digest))
             .ok_or(ChecksumError::Digits(algorithm))
     }
@@ -111,10 +117,7 @@ impl From<Checksum> for String {
 
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.algorithm)?;
-        self.digest
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{}:{}", self.algorithm, hex(&self.digest))
     }
 }
 

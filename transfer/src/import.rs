@@ -10,6 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::buffer::Memory;
 use crate::checkpoint::Checkpoint;
+use crate::checksum::Checksum;
+use crate::digest::Tap;
 use crate::error::{SourceError, TargetError, TransferError};
 use crate::observer::{Observer, Progress};
 use crate::options::Options;
@@ -199,6 +201,12 @@ pub(crate) async fn import(
             window: checkpoint.window,
             item: checkpoint.items,
         });
+    let tap = request.checksum.as_ref().map(|checksum| {
+        let mark = resume
+            .as_ref()
+            .and_then(|checkpoint| checkpoint.digest.as_ref());
+        Arc::new(Tap::new(checksum.algorithm(), mark))
+    });
     let before = resume.map_or(Progress::default(), |checkpoint| checkpoint.progress);
     let pipeline = Pipeline {
         source: Arc::new(source),
@@ -208,10 +216,11 @@ pub(crate) async fn import(
         memory,
         observer: Arc::clone(&observer),
         options: options.clone(),
-        mark: resumable.then(|| mark(facts.clone(), needs.size, target.identity)),
+        mark: resumable.then(|| mark(facts.clone(), needs.size, target.identity, tap.clone())),
+        tap: tap.clone(),
     };
     let result = match pipeline.run(start, before, &cancel).await {
-        Ok(progress) => verify(&pipeline, &target, &*observer)
+        Ok(progress) => verify(&pipeline, &target, request.checksum.as_ref(), &*observer)
             .await
             .map(|()| progress),
         Err(error) => Err(error),
@@ -222,7 +231,7 @@ pub(crate) async fn import(
         .map(|progress| Imported {
             facts,
             progress,
-            digest: None,
+            digest: tap.and_then(|tap| tap.checksum()),
         })
 }
 
@@ -239,7 +248,7 @@ async fn open_target(
     Ok((target, resume.filter(|_| is_the_one)))
 }
 
-fn mark(facts: SourceFacts, virtual_size: u64, target: u64) -> Mark {
+fn mark(facts: SourceFacts, virtual_size: u64, target: u64, tap: Option<Arc<Tap>>) -> Mark {
     Box::new(move |position, progress| Checkpoint {
         layout: plan::LAYOUT,
         format: facts.format,
@@ -250,17 +259,28 @@ fn mark(facts: SourceFacts, virtual_size: u64, target: u64) -> Mark {
         window: position.window,
         items: position.item,
         progress,
+        digest: tap.as_ref().map(|tap| tap.mark()),
     })
 }
 
-/// Flushes the disk and judges what it now begins with.
+/// Judges what was read, flushes the disk and judges what it now begins with.
 async fn verify(
     pipeline: &Pipeline,
     target: &Target,
+    expected: Option<&Checksum>,
     observer: &dyn Observer,
 ) -> Result<(), TransferError> {
     observer.verifying();
     pipeline.source.judge_unchanged().await?;
+    let found = pipeline.tap.as_ref().and_then(|tap| tap.checksum());
+    if let (Some(expected), Some(found)) = (expected, found)
+        && *expected != found
+    {
+        return Err(TransferError::ChecksumMismatch {
+            expected: expected.clone(),
+            found,
+        });
+    }
     let disk = Arc::clone(&target.disk);
     blocking(move || {
         disk.flush()?;

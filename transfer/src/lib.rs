@@ -18,6 +18,7 @@
 mod buffer;
 mod checkpoint;
 mod checksum;
+mod digest;
 mod error;
 mod import;
 mod observer;

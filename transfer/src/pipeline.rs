@@ -13,6 +13,7 @@ mod zeros;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hypercloud_disk::Extent;
 use hypercloud_disk::plan::Plan;
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -22,12 +23,15 @@ use self::ledger::Ledger;
 pub(crate) use self::ledger::Position;
 use self::worker::Workers;
 use crate::buffer::{Buffer, Memory};
+use crate::digest::Tap;
 use crate::error::{Side, SourceError, TransferError};
 use crate::observer::{Observer, Progress};
 use crate::options::Options;
 use crate::sink::Disk;
 use crate::source::Source;
 
+/// The most that is read at once for nothing but the digest.
+const GAP: u64 = 2 << 20;
 /// The most workers that decode, where none were asked for.
 const MOST_WORKERS: usize = 8;
 /// Workers that may wait for the disk meanwhile.
@@ -48,13 +52,13 @@ pub(crate) struct Pipeline {
     pub(crate) options: Options,
     /// `None` when the import could not be resumed anyway.
     pub(crate) mark: Option<Mark>,
+    /// Takes in the source's bytes, where a digest was asked for and the
+    /// source does not feed it by itself.
+    pub(crate) tap: Option<Arc<Tap>>,
 }
 
-/// What a task settled.
-struct Settled {
-    position: Position,
-    bytes: u64,
-}
+/// What a task settled: an item, or nothing but the digest of some bytes.
+struct Settled(Option<(Position, u64)>);
 
 type Outcome = Result<Settled, TransferError>;
 
@@ -73,6 +77,8 @@ struct Run {
     flushed_at: u64,
     /// Ends what is under way.
     halt: CancellationToken,
+    /// Up to here the source's bytes were asked for, for their digest.
+    tapped: u64,
 }
 
 impl Pipeline {
@@ -94,13 +100,14 @@ impl Pipeline {
             flushed_at: 0,
             // Also ends the tasks when this future is dropped half way.
             halt: cancel.child_token(),
+            tapped: self.tap.as_ref().map_or(0, |tap| tap.position()),
         };
         let halt_when_dropped = run.halt.clone().drop_guard();
         let result = self.drive(&mut run, start, cancel).await;
         drop(halt_when_dropped);
         while let Some(joined) = run.tasks.join_next().await {
             if let Ok(Ok(settled)) = joined {
-                run.ledger.finish(settled.position, settled.bytes);
+                run.settled(settled);
             }
         }
         // The first error is the one that is told; but the kernel tells of a
@@ -154,7 +161,9 @@ impl Pipeline {
                 items.began();
                 continue;
             }
-            let done = matches!(next, Next::End);
+            let gap = self.gap(run, &next);
+            let done = matches!(next, Next::End) && gap.is_none();
+            let length = gap.map_or(next.length(), |gap| gap.length as usize);
             if done && run.tasks.is_empty() && run.saving.is_none() {
                 return Ok(());
             }
@@ -162,8 +171,7 @@ impl Pipeline {
                 biased;
                 () = cancel.cancelled() => return Err(TransferError::Cancelled),
                 Some(joined) = run.tasks.join_next(), if !run.tasks.is_empty() => {
-                    let settled = finished(joined)?;
-                    run.ledger.finish(settled.position, settled.bytes);
+                    run.settled(finished(joined)?);
                     self.save(run, &items);
                 }
                 saved = ended(&mut run.saving), if run.saving.is_some() => {
@@ -175,10 +183,13 @@ impl Pipeline {
                 }
                 _ = ticker.tick() => self.observer.progress(self.progress(run)),
                 loaded = items.loaded(), if matches!(next, Next::Loading) => loaded?,
-                buffer = self.memory.take(next.length()), if room && next.is_job() => {
-                    self.fetch(run, &items, &workers, &next, buffer);
-                    items.began();
-                }
+                buffer = self.memory.take(length), if room && length > 0 => match gap {
+                    Some(gap) => self.digest(run, &items, gap, buffer),
+                    None => {
+                        self.fetch(run, &items, &workers, &next, buffer);
+                        items.began();
+                    }
+                },
             }
         }
     }
@@ -188,10 +199,7 @@ impl Pipeline {
         let mut extents = items.zeros();
         let bytes = extents.iter().map(|extent| extent.length).sum();
         if position.window == 0 && self.capacity > self.plan.virtual_size() {
-            extents.push(hypercloud_disk::Extent::between(
-                self.plan.virtual_size(),
-                self.capacity,
-            ));
+            extents.push(Extent::between(self.plan.virtual_size(), self.capacity));
         }
         let (disk, halt) = (Arc::clone(&self.disk), run.halt.clone());
         run.tasks.spawn_blocking(move || {
@@ -200,7 +208,36 @@ impl Pipeline {
                     return Err(TransferError::Cancelled);
                 }
             }
-            Ok(Settled { position, bytes })
+            Ok(Settled(Some((position, bytes))))
+        });
+    }
+
+    /// What has to be read for the digest alone before the next item: what
+    /// lies between the jobs, and behind the last one.
+    fn gap(&self, run: &Run, next: &Next) -> Option<Extent> {
+        self.tap.as_ref()?;
+        let end = match next {
+            Next::Job { source, .. } => source.start,
+            Next::End => self.source.size()?,
+            Next::Zeros(_) | Next::Loading => return None,
+        };
+        Extent::between(run.tapped, end).parts(GAP).next()
+    }
+
+    /// Reads bytes for nothing but their digest.
+    fn digest(&self, run: &mut Run, items: &Items, gap: Extent, buffer: Buffer) {
+        let Some(tap) = self.tap.clone() else { return };
+        run.tapped = gap.end();
+        let reading = items.source().read(gap, buffer);
+        let halt = run.halt.clone();
+        run.tasks.spawn(async move {
+            let buffer = tokio::select! {
+                () = halt.cancelled() => return Err(TransferError::Cancelled),
+                read = reading => read?,
+            };
+            let taking = tokio::task::spawn_blocking(move || tap.offer(gap, buffer));
+            taking.await.map_err(|_| TransferError::Worker)?;
+            Ok(Settled(None))
         });
     }
 
@@ -226,12 +263,14 @@ impl Pipeline {
             return;
         };
         run.ledger.begin(position);
+        run.tapped = run.tapped.max(source.end());
         // Asked for here, so that a stream is asked in order.
         let reading = items.source().read(source, buffer);
         let (workers, disk) = (Arc::clone(workers), Arc::clone(&self.disk));
         let (written, halt) = (Arc::clone(&run.written), run.halt.clone());
+        let tap = self.tap.clone();
         run.tasks.spawn(async move {
-            let buffer = tokio::select! {
+            let mut buffer = tokio::select! {
                 () = halt.cancelled() => return Err(TransferError::Cancelled),
                 read = reading => read?,
             };
@@ -243,15 +282,17 @@ impl Pipeline {
                 worker.settle(
                     window.pieces(job),
                     job.source.start,
-                    buffer,
+                    &mut buffer,
                     &disk,
                     &written,
                     &halt,
                 )?;
-                Ok(Settled {
-                    position,
-                    bytes: job.disk_bytes,
-                })
+                // The next job need not wait for the digest of this one.
+                drop(worker);
+                if let Some(tap) = tap {
+                    tap.offer(job.source, buffer);
+                }
+                Ok(Settled(Some((position, job.disk_bytes))))
             });
             settling.await.unwrap_or(Err(TransferError::Worker))
         });
@@ -338,6 +379,14 @@ impl Pipeline {
         });
         if let Ok(Err(error)) = saved.await {
             tracing::warn!(error = %error, "keeping a last checkpoint failed");
+        }
+    }
+}
+
+impl Run {
+    fn settled(&mut self, Settled(item): Settled) {
+        if let Some((position, bytes)) = item {
+            self.ledger.finish(position, bytes);
         }
     }
 }

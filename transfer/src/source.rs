@@ -114,6 +114,15 @@ impl Source {
         }
     }
 
+    /// Its length, where it is known and any stretch of it can be read.
+    pub(crate) fn size(&self) -> Option<u64> {
+        match self {
+            Self::File(file) => Some(file.size()),
+            Self::Http(http) => http.size(),
+            Self::Stream(_) => None,
+        }
+    }
+
     /// Whether stretches have to be asked for in order.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self, Self::Stream(_))

@@ -23,6 +23,8 @@ pub(super) enum Next {
         position: Position,
         window: Arc<Window>,
         index: usize,
+        /// The stretch of the source that it reads.
+        source: Extent,
         /// How large a buffer it needs.
         length: usize,
     },
@@ -33,10 +35,7 @@ pub(super) enum Next {
 }
 
 impl Next {
-    pub(super) fn is_job(&self) -> bool {
-        matches!(self, Self::Job { .. })
-    }
-
+    /// How large a buffer it needs: none but a job does.
     pub(super) fn length(&self) -> usize {
         match self {
             Self::Job { length, .. } => *length,
@@ -112,13 +111,17 @@ impl Items {
             return Next::Zeros(self.position);
         };
         let index = index as usize;
-        let length = window.jobs().get(index).map_or(0, |job| job.source.length);
+        let source = window
+            .jobs()
+            .get(index)
+            .map_or(Extent::between(0, 0), |job| job.source);
         Next::Job {
             position: self.position,
             window: Arc::clone(window),
             index,
+            source,
             // Room for a raw source's last piece to be padded.
-            length: length.next_multiple_of(512) as usize,
+            length: source.length.next_multiple_of(512) as usize,
         }
     }
 

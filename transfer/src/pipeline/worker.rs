@@ -142,7 +142,7 @@ impl Worker {
         &mut self,
         pieces: &[Piece],
         start: u64,
-        mut fetched: Buffer,
+        fetched: &mut Buffer,
         disk: &Disk,
         written: &AtomicU64,
         halt: &CancellationToken,

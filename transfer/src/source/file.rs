@@ -21,6 +21,7 @@ pub(crate) struct FileReader(Arc<Inner>);
 struct Inner {
     file: File,
     path: PathBuf,
+    size: u64,
     validator: Option<String>,
     received: AtomicU64,
 }
@@ -77,10 +78,15 @@ impl FileReader {
         let inner = Inner {
             file,
             path,
+            size,
             validator,
             received,
         };
         Ok((Self(Arc::new(inner)), opened))
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.0.size
     }
 
     pub(super) fn received(&self) -> u64 {

@@ -89,6 +89,10 @@ impl HttpReader {
         self.0.received.load(Ordering::Relaxed)
     }
 
+    pub(super) fn size(&self) -> Option<u64> {
+        self.0.size
+    }
+
     pub(super) fn options(&self) -> &Options {
         &self.0.options
     }

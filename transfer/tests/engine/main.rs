@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod address;
+mod checksum;
 mod damage;
 mod device;
 mod image;

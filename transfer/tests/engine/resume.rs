@@ -6,6 +6,7 @@ use hypercloud_transfer::{
     CancellationToken, Checkpoint, ImportRequest, Options, TargetSpec, import,
 };
 
+use crate::checksum::checksum;
 use crate::device::LoopDevice;
 use crate::image::{Random, assert_same, disk, qcow2, raw};
 use crate::server::{Reply, Server};
@@ -67,11 +68,16 @@ async fn an_import_cut_off_anywhere_goes_on_and_gives_the_same_bytes() {
         let image = qcow2(&source, "image.qcow2", arguments);
         let content = std::fs::read(&image).unwrap();
         let length = content.len() as u64;
+        // Half of them with a digest, which goes on as well.
+        let checksum = (seed % 2 == 0).then(|| checksum(&content));
         let server = Server::start(move |request| Reply::tagged(request, &content)).await;
         let mut attempt = 0;
         let (received, rounds) = loop {
             let target = tempfile::tempdir().unwrap();
-            let asked = request(http(&server.url("/image")), file(target.path()));
+            let asked = ImportRequest {
+                checksum: checksum.clone(),
+                ..request(http(&server.url("/image")), file(target.path()))
+            };
             let (received, rounds) = interrupted(asked, seed + 10 * attempt).await;
             assert_same(
                 &std::fs::read(target.path().join("disk.img")).unwrap(),
