@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hypercloud_transfer::{HttpSource, SourceSpec};
+use hypercloud_transfer::{Checksum, HttpSource, ImageFormat, SourceSpec};
 
 /// Work with HyperCloud Storage's disk images.
 ///
@@ -48,6 +48,19 @@ pub(crate) struct ImportArguments {
     /// A block device, which is overwritten, or a file, which is created
     /// sparse and appears only when it is complete
     pub(crate) target: PathBuf,
+    /// What the image's bytes have to be, as sha256:HEX or sha512:HEX
+    #[arg(long, value_name = "ALG:HEX")]
+    pub(crate) checksum: Option<Checksum>,
+    /// What the image has to be
+    #[arg(long, value_enum, default_value_t = ImageKind::Auto)]
+    pub(crate) format: ImageKind,
+    /// Go on where an earlier import with --resume was interrupted, and keep
+    /// what a later one needs to go on
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Take all of the target's room now, rather than as the disk fills
+    #[arg(long)]
+    pub(crate) preallocate: bool,
     /// Replace the target file if it exists
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -64,6 +77,27 @@ pub(crate) struct Shown {
     /// How results and progress are shown
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     pub(crate) output: Format,
+}
+
+/// What an image is said to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ImageKind {
+    /// Whatever it is
+    Auto,
+    /// A qcow2 image
+    Qcow2,
+    /// The disk's bytes
+    Raw,
+}
+
+impl ImageKind {
+    pub(crate) fn declared(self) -> Option<ImageFormat> {
+        match self {
+            Self::Auto => None,
+            Self::Qcow2 => Some(ImageFormat::Qcow2),
+            Self::Raw => Some(ImageFormat::Raw),
+        }
+    }
 }
 
 /// How results are shown.

@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use hypercloud_transfer::{
-    AddressPolicy, CancellationToken, DiskFile, ImportRequest, Options, Side, SpacePolicy,
-    TargetSpec, TransferError, import, probe,
+    AddressPolicy, CancellationToken, Checkpoint, DiskFile, ImportRequest, Observer, Options,
+    Progress, Side, SourceFacts, SpacePolicy, TargetSpec, TransferError, import, probe,
 };
 
 use crate::arguments::{ImageCommand, ImportArguments, ProbeArguments};
+use crate::journal::Journal;
 use crate::report::Reporter;
 
 /// Why a command did not get as far as the engine, or what that said.
@@ -89,17 +90,66 @@ async fn run_probe(arguments: &ProbeArguments, reporter: &Reporter) -> Result<()
 
 async fn run_import(arguments: ImportArguments, reporter: &Arc<Reporter>) -> Result<(), Failure> {
     let target = target(&arguments.target, arguments.overwrite)?;
-    let request = ImportRequest::new(arguments.source, target);
+    let journal = match arguments.resume {
+        true => Some(Journal::of(&arguments.target).map_err(TransferError::Journal)?),
+        false => None,
+    };
+    let request = ImportRequest {
+        format: arguments.format.declared(),
+        checksum: arguments.checksum,
+        preallocation: arguments.preallocate,
+        resume: journal.as_ref().and_then(Journal::load),
+        ..ImportRequest::new(arguments.source, target)
+    };
     let options = Options {
         connections: arguments.connections,
+        keep_partial: arguments.resume,
         ..options()
     };
     let cancel = CancellationToken::new();
     let stopper = tokio::spawn(stop(cancel.clone()));
-    let imported = import(request, &options, reporter.clone(), cancel).await;
+    let course = Course {
+        reporter: Arc::clone(reporter),
+        journal: journal.clone(),
+    };
+    let imported = import(request, &options, Arc::new(course), cancel).await;
     stopper.abort();
+    let is_over = match &imported {
+        Ok(_) => true,
+        Err(error) => !error.is_retryable() && error.side() != Side::Cancelled,
+    };
+    if let Some(journal) = journal.filter(|_| is_over) {
+        journal.remove();
+    }
     reporter.imported(&imported?);
     Ok(())
+}
+
+/// Shows an import's course, and keeps where it got to.
+struct Course {
+    reporter: Arc<Reporter>,
+    journal: Option<Journal>,
+}
+
+impl Observer for Course {
+    fn facts(&self, facts: &SourceFacts) {
+        self.reporter.facts(facts);
+    }
+
+    fn progress(&self, progress: Progress) {
+        self.reporter.progress(progress);
+    }
+
+    fn checkpoint(&self, checkpoint: &Checkpoint) -> std::io::Result<()> {
+        match &self.journal {
+            Some(journal) => journal.save(checkpoint),
+            None => Ok(()),
+        }
+    }
+
+    fn verifying(&self) {
+        self.reporter.verifying();
+    }
 }
 
 /// Cancels at the first sign that the user wants to stop.

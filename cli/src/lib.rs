@@ -7,6 +7,7 @@
 
 mod arguments;
 mod image;
+mod journal;
 mod report;
 
 use std::ffi::OsString;

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use hypercloud_transfer::{Imported, Observer, Progress, SourceFacts};
+use hypercloud_transfer::{Checksum, Imported, Observer, Progress, SourceFacts};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -19,8 +19,16 @@ enum Event<'a> {
     Facts(&'a SourceFacts),
     Progress(Progress),
     Verifying,
-    Done(Progress),
-    Failed { reason: &'a str, message: String },
+    Done {
+        #[serde(flatten)]
+        progress: Progress,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        digest: Option<&'a Checksum>,
+    },
+    Failed {
+        reason: &'a str,
+        message: String,
+    },
 }
 
 /// Shows the course of a command.
@@ -67,7 +75,10 @@ impl Reporter {
     pub(crate) fn imported(&self, imported: &Imported) {
         self.bar.finish_and_clear();
         let progress = imported.progress;
-        self.tell(&Event::Done(progress));
+        self.tell(&Event::Done {
+            progress,
+            digest: imported.digest.as_ref(),
+        });
         if self.format == Format::Text {
             print(&format!(
                 "imported a {} disk of {}: received {}, wrote {}",

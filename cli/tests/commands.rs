@@ -128,3 +128,29 @@ fn the_plugin_offers_the_same() {
         "{text}"
     );
 }
+
+#[test]
+fn what_the_image_was_said_to_be_is_held_against_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = qcow2(directory.path());
+    let image = image.to_str().unwrap();
+    let target = directory.path().join("disk.img");
+    let path = target.to_str().unwrap();
+    let wrong = format!("sha256:{}", "0".repeat(64));
+    for (words, reason) in [
+        (["--format", "raw"], "FormatMismatch"),
+        (["--checksum", &wrong], "ChecksumMismatch"),
+    ] {
+        let mut all = vec!["image", "import", image, path];
+        all.extend(words);
+        let output = hcs(&all);
+        assert_eq!(code(&output), 3);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(reason), "{text}");
+        assert!(!target.exists());
+    }
+    let output = hcs(&["image", "import", image, path, "--checksum", "md5:00"]);
+    assert_eq!(code(&output), 2);
+    let output = hcs(&["image", "import", image, path, "--format", "qcow2"]);
+    assert_eq!(code(&output), 0);
+}

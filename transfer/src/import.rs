@@ -182,6 +182,7 @@ pub(crate) async fn import(
     let needs = Needs {
         size: plan.virtual_size(),
         alignment: plan.alignment(),
+        preallocation: request.preallocation,
     };
     let resumable = facts.ranges && facts.validator.is_some();
     let resume = request.resume.filter(|checkpoint| {

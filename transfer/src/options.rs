@@ -47,7 +47,8 @@ pub struct Options {
     pub backoff_initial: Duration,
     /// The longest pause between tries, a server's own wish included.
     pub backoff_limit: Duration,
-    /// Bytes written between two checkpoints.
+    /// Bytes written between two checkpoints, at least; more where that is
+    /// still little beside the source.
     pub checkpoint_interval: u64,
     /// The shortest time between two progress reports.
     pub progress_interval: Duration,
@@ -70,7 +71,7 @@ impl Default for Options {
             retries: 8,
             backoff_initial: Duration::from_millis(200),
             backoff_limit: Duration::from_secs(20),
-            checkpoint_interval: 64 << 20,
+            checkpoint_interval: 32 << 20,
             progress_interval: Duration::from_millis(500),
             space_policy: SpacePolicy::default(),
             keep_partial: true,

@@ -314,10 +314,17 @@ impl Pipeline {
         self.disk.is_cached() && unflushed > 4 * self.options.checkpoint_interval.max(1 << 20)
     }
 
+    /// Bytes written between two checkpoints: what is lost in between is to
+    /// be little, in bytes or in part of the whole.
+    fn interval(&self) -> u64 {
+        let part = self.source.size().unwrap_or(0) / 64;
+        part.max(self.options.checkpoint_interval)
+    }
+
     /// Begins a checkpoint when one is due.
     fn save(&self, run: &mut Run, items: &Items) {
         let written = run.written.load(Ordering::Relaxed);
-        let due = written - run.flushing_at >= self.options.checkpoint_interval;
+        let due = written - run.flushing_at >= self.interval();
         let wanted = self.mark.is_some() || self.disk.is_cached();
         if !due || !wanted || run.saving.is_some() {
             return;

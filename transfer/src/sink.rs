@@ -23,6 +23,8 @@ pub(crate) struct Needs {
     pub(crate) size: u64,
     /// What all places of pieces are multiples of.
     pub(crate) alignment: u64,
+    /// Whether all of its room is to be taken up front.
+    pub(crate) preallocation: bool,
 }
 
 /// An open target.

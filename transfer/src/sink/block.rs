@@ -62,7 +62,13 @@ pub(super) fn open(path: &Path, needs: Needs) -> Result<(Disk, u64), TargetError
     let block = rustix::fs::ioctl_blksszget(&device).map_err(|error| failed(error.into()))?;
     let direct = needs.alignment >= u64::from(block);
     Ok((
-        Disk::new(device, path.into(), Initially::Unknown, direct),
+        Disk::new(
+            device,
+            path.into(),
+            Initially::Unknown,
+            direct,
+            needs.preallocation,
+        ),
         capacity,
     ))
 }

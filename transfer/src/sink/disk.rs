@@ -55,11 +55,19 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// `direct`: whether to try to go past the page cache.
-    pub(super) fn new(file: File, path: PathBuf, initially: Initially, direct: bool) -> Self {
+    /// `direct`: whether to try to go past the page cache. `allocated`:
+    /// whether zeros must not give room back.
+    pub(super) fn new(
+        file: File,
+        path: PathBuf,
+        initially: Initially,
+        direct: bool,
+        allocated: bool,
+    ) -> Self {
         let direct = direct && set_direct(&file, true);
         let zeroing = match initially {
             Initially::Zero => zeroing::NOTHING_TO_DO,
+            Initially::Unknown if allocated => zeroing::ZERO_RANGE,
             Initially::Unknown => zeroing::PUNCH,
         };
         Self {

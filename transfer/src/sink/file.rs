@@ -9,7 +9,9 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid};
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid,
+};
 use rustix::io::Errno;
 
 use super::Needs;
@@ -99,7 +101,8 @@ pub(super) fn open(
     }
     unfinished.grow(&file, needs.size)?;
 
-    let initially = if resumed {
+    let allocated = needs.preallocation && unfinished.allocate(&file, needs.size)?;
+    let initially = if resumed || needs.preallocation && !allocated {
         Initially::Unknown
     } else {
         Initially::Zero
@@ -107,7 +110,13 @@ pub(super) fn open(
     Ok(Opened {
         // A file's blocks are those of its file system, which are told by
         // nothing but a write that fails.
-        disk: Disk::new(file, shown, initially, needs.alignment >= 512),
+        disk: Disk::new(
+            file,
+            shown,
+            initially,
+            needs.alignment >= 512,
+            needs.preallocation,
+        ),
         unfinished,
         identity: stat.st_ino,
         resumed,
@@ -209,6 +218,18 @@ impl Unfinished {
                 })
             }
             Err(error) => Err(open_error(path(&self.spec, &self.partial), error)),
+        }
+    }
+
+    /// Takes room for all of the file; `false` where the file system knows
+    /// no other way than writing.
+    fn allocate(&self, file: &File, size: u64) -> Result<bool, TargetError> {
+        let shown = || path(&self.spec, &self.partial);
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(Errno::NOSPC) => Err(TargetError::Full(shown())),
+            Err(error) => Err(open_error(shown(), error)),
         }
     }
 

@@ -1,10 +1,14 @@
 //! Targets that are not what they should be.
 
-use hypercloud_transfer::{DiskFile, Options, Side, SpacePolicy, TargetSpec};
+use std::sync::Arc;
+
+use hypercloud_transfer::{
+    CancellationToken, DiskFile, ImportRequest, Options, Side, SpacePolicy, TargetSpec, import,
+};
 
 use crate::device::LoopDevice;
-use crate::image::{disk, qcow2, raw};
-use crate::watch::{file, local, options, run};
+use crate::image::{assert_same, disk, qcow2, raw};
+use crate::watch::{file, local, options, request, run};
 
 #[tokio::test]
 async fn a_target_that_is_too_small_is_refused_before_the_first_byte() {
@@ -145,5 +149,68 @@ async fn a_disk_that_would_be_misread_is_not_produced() {
         let error = run(local(&image), target, &options()).await.unwrap_err();
         assert_eq!(error.reason(), "MasqueradingDisk");
         assert_eq!(device.read(4096), [0; 4096]);
+    }
+}
+
+/// Bytes that a file takes on its file system.
+fn allocated(path: &std::path::Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[tokio::test]
+async fn a_preallocated_disk_has_all_its_room_and_the_same_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bytes = disk(43, 2 << 20);
+    bytes.resize(24 << 20, 0);
+    let source = raw(directory.path(), "source.raw", &bytes);
+    let image = qcow2(&source, "image.qcow2", &["-c"]);
+    for preallocation in [false, true] {
+        let target = tempfile::tempdir().unwrap();
+        let asked = ImportRequest {
+            preallocation,
+            ..request(local(&image), file(target.path()))
+        };
+        import(asked, &options(), Arc::new(()), CancellationToken::new())
+            .await
+            .unwrap();
+        let path = target.path().join("disk.img");
+        assert_same(&std::fs::read(&path).unwrap(), &bytes, "preallocated");
+        let taken = allocated(&path);
+        assert_eq!(taken >= 24 << 20, preallocation, "{taken} bytes");
+    }
+}
+
+#[tokio::test]
+async fn a_preallocated_device_keeps_its_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut bytes = disk(44, 2 << 20);
+    bytes.resize(24 << 20, 0);
+    let source = raw(directory.path(), "source.raw", &bytes);
+    let image = qcow2(&source, "image.qcow2", &["-c"]);
+    for preallocation in [true, false] {
+        let Some(device) = LoopDevice::new(directory.path(), 32 << 20, 512) else {
+            return;
+        };
+        let target = TargetSpec::BlockDevice(device.path().into());
+        let asked = ImportRequest {
+            preallocation,
+            ..request(local(&image), target)
+        };
+        import(asked, &options(), Arc::new(()), CancellationToken::new())
+            .await
+            .unwrap();
+        let mut expected = bytes.clone();
+        expected.resize(32 << 20, 0);
+        assert_same(&device.read(32 << 20), &expected, "device");
+        let backing = std::fs::read_dir(directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.to_string_lossy().contains("device-"))
+            .unwrap();
+        // Where the backing file cannot give room back, both keep it.
+        let taken = allocated(&backing);
+        assert!(!preallocation || taken >= 32 << 20, "{taken} bytes");
+        std::fs::remove_file(backing).unwrap();
     }
 }
