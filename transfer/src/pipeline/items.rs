@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures::stream::{self, StreamExt, TryStreamExt};
 use hypercloud_disk::Extent;
 use hypercloud_disk::plan::{Plan, Window};
 use tokio_util::task::AbortOnDropHandle;
@@ -13,6 +14,9 @@ use super::ledger::Position;
 use crate::buffer::Memory;
 use crate::error::TransferError;
 use crate::source::Source;
+
+/// How many tables are read at once.
+const TABLES: usize = 8;
 
 /// What comes next.
 pub(super) enum Next {
@@ -169,11 +173,19 @@ async fn load(
     window: u64,
 ) -> Result<Window, TransferError> {
     let mut builder = plan.begin(window);
-    for read in builder.reads() {
+    // Several at once, or a distant source would answer one table after the
+    // other; taken in their order, which decides the window's pieces.
+    let mut tables = stream::iter(builder.reads())
+        .map(|read| async move {
+            let buffer = memory.take(read.source.length as usize).await;
+            let buffer = source.read(read.source, buffer).await;
+            buffer.map(|buffer| (read, buffer))
+        })
+        .buffered(if source.is_stream() { 1 } else { TABLES });
+    while let Some((read, buffer)) = tables.try_next().await? {
         let length = read.source.length as usize;
-        let buffer = memory.take(length).await;
-        let buffer = source.read(read.source, buffer).await?;
         builder.accept(&read, buffer.get(..length).unwrap_or_default())?;
     }
+    drop(tables);
     Ok(builder.finish())
 }
