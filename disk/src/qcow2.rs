@@ -11,5 +11,5 @@ mod l2;
 
 pub use decode::Decoder;
 pub use header::{Compression, Header};
-pub use l1::L1Table;
+pub use l1::{L1Builder, L1Table};
 pub use l2::{Mapping, Subclusters};

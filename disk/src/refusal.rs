@@ -10,12 +10,20 @@ use crate::detect::Foreign;
 /// providers' limit for one volume. Anything above is a damaged header.
 pub const MAX_VIRTUAL_SIZE: u64 = 64 << 40;
 
+/// What to do with an image whose own tables contradict it.
+const DAMAGED: &str =
+    "the image is damaged; fetch or upload it again, or repair it with qemu-img check -r all";
+/// What to do with a file that ends too early.
+const CUT: &str = "the file is cut short; fetch or upload it again";
+/// What to do with an image that is lawful and beyond what is read here.
+const CONVERT: &str = "convert it with qemu-img convert -O qcow2 IN OUT";
+
 /// A reason not to take an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The source has no bytes.
-    #[error("the source is empty")]
+    #[error("the source is empty: check its address and its upload")]
     Empty,
     /// The source is in another format, which this version does not read.
     #[error("the source is {0}, which is not supported: {hint}", hint = .0.hint())]
@@ -26,9 +34,7 @@ pub enum Refusal {
     )]
     WebPage,
     /// The source ends before its own metadata says it may.
-    #[error(
-        "the image is cut short: it needs {needed} bytes and has {available}; fetch or upload it again"
-    )]
+    #[error("the image needs {needed} bytes and has {available}: {CUT}")]
     Truncated {
         /// The end of the bytes the metadata refers to.
         needed: u64,
@@ -42,7 +48,7 @@ pub enum Refusal {
     )]
     Masquerade(Foreign),
     /// The header's version is neither 2 nor 3.
-    #[error("qcow2 version {0} is not supported: convert it with qemu-img convert -O qcow2 IN OUT")]
+    #[error("qcow2 version {0} is not supported: {CONVERT}")]
     UnsupportedVersion(u32),
     /// The image refers to a backing file.
     #[error(
@@ -55,18 +61,18 @@ pub enum Refusal {
     )]
     ExternalDataFile,
     /// The image is encrypted.
-    #[error("the image is encrypted: decrypt it with qemu-img convert first")]
+    #[error(
+        "the image is encrypted, and no key is ever asked for: decrypt it with qemu-img convert first"
+    )]
     Encrypted,
     /// Incompatible feature bits that this version does not know.
-    #[error(
-        "the image uses unknown incompatible features (bits {0:#x}): convert it with qemu-img convert -O qcow2 IN OUT"
-    )]
+    #[error("the image uses unknown incompatible features (bits {0:#x}): {CONVERT}")]
     UnknownFeatures(u64),
     /// The image is marked corrupt.
     #[error("the image is marked corrupt: repair it with qemu-img check -r all IMAGE")]
     Corrupt,
     /// A header field has a value the specification forbids.
-    #[error("the image's header is invalid: {field} is {value}")]
+    #[error("the header's {field} is {value}, which is not allowed: {DAMAGED}")]
     InvalidHeader {
         /// The field's name in the specification.
         field: &'static str,
@@ -74,26 +80,34 @@ pub enum Refusal {
         value: u64,
     },
     /// `cluster_bits` outside 9..=21.
-    #[error("the image's cluster_bits is {0}, outside 9 to 21")]
+    #[error("the header's cluster_bits is {0}, outside 9 to 21: {DAMAGED}")]
     ClusterBits(u32),
+    /// Subclusters where clusters are below 16 KiB.
+    #[error("the image has subclusters in clusters of 2^{0} bytes, less than 16 KiB: {DAMAGED}")]
+    SmallSubclusters(u32),
     /// A compression type that this version does not know.
-    #[error(
-        "the image's compression type {0} is unknown: convert it with qemu-img convert -O qcow2 IN OUT"
-    )]
+    #[error("the image's compression type {0} is unknown: {CONVERT}")]
     UnknownCompression(u8),
-    /// The virtual size is not a multiple of 512.
+    /// The virtual size is not a multiple of 512, which no tool of QEMU's
+    /// makes.
     #[error(
         "the image's virtual size {0} is not a multiple of 512: resize it with qemu-img resize"
     )]
     UnalignedVirtualSize(u64),
     /// The virtual size is zero.
-    #[error("the image's virtual size is zero")]
+    #[error(
+        "the image's virtual size is zero: there is nothing to import; resize it with qemu-img resize"
+    )]
     ZeroVirtualSize,
     /// The virtual size is above [`MAX_VIRTUAL_SIZE`].
-    #[error("the image's virtual size {0} is above the limit of {MAX_VIRTUAL_SIZE} bytes")]
+    #[error(
+        "the image's virtual size {0} is above the limit of {MAX_VIRTUAL_SIZE} bytes: shrink it with qemu-img resize --shrink"
+    )]
     AbsurdVirtualSize(u64),
     /// A table is larger than any image needs.
-    #[error("the image's {table} table of {entries} entries is larger than is accepted")]
+    #[error(
+        "the image's {table} table of {entries} entries is larger than any disk of its size needs: {CONVERT}"
+    )]
     OversizedTable {
         /// Which table.
         table: &'static str,
@@ -101,7 +115,9 @@ pub enum Refusal {
         entries: u64,
     },
     /// The L1 table cannot cover the virtual size.
-    #[error("the image's L1 table has {entries} entries where its virtual size needs {needed}")]
+    #[error(
+        "the image's L1 table has {entries} entries where its virtual size needs {needed}: {DAMAGED}"
+    )]
     ShortL1Table {
         /// The header's `l1_size`.
         entries: u64,
@@ -109,7 +125,9 @@ pub enum Refusal {
         needed: u64,
     },
     /// A table's place is not aligned to a cluster.
-    #[error("the image's {table} table at offset {offset:#x} is not aligned to a cluster")]
+    #[error(
+        "the image's {table} table at offset {offset:#x} is not aligned to a cluster: {DAMAGED}"
+    )]
     UnalignedTable {
         /// Which table.
         table: &'static str,
@@ -117,7 +135,9 @@ pub enum Refusal {
         offset: u64,
     },
     /// A table lies beyond the end of the source.
-    #[error("the image's {table} table at offset {offset:#x} lies beyond the end of the file")]
+    #[error(
+        "the image's {table} table at offset {offset:#x} lies beyond the end of the file: {CUT}"
+    )]
     TableBeyondEnd {
         /// Which table.
         table: &'static str,
@@ -125,15 +145,23 @@ pub enum Refusal {
         offset: u64,
     },
     /// A table overlaps the header or another table.
-    #[error("the image's {table} table at offset {offset:#x} overlaps other metadata")]
+    #[error("the image's {table} table at offset {offset:#x} overlaps other metadata: {DAMAGED}")]
     OverlappingTable {
         /// Which table.
         table: &'static str,
         /// Where it is said to be.
         offset: u64,
     },
+    /// Two entries of the L1 table name the same L2 table.
+    #[error("the image's L2 table at offset {offset:#x} is used twice: {DAMAGED}")]
+    SharedTable {
+        /// Where it is.
+        offset: u64,
+    },
     /// A table entry has bits set that must be zero.
-    #[error("the image's {table} table has an entry with reserved bits set: {entry:#018x}")]
+    #[error(
+        "the image's {table} table has an entry with reserved bits set, {entry:#018x}: {DAMAGED}"
+    )]
     ReservedBits {
         /// Which table.
         table: &'static str,
@@ -142,33 +170,35 @@ pub enum Refusal {
     },
     /// A data cluster's place is not aligned to a cluster, or absent where
     /// the entry says that there is one.
-    #[error("the image has a data cluster at the impossible offset {offset:#x}")]
+    #[error("the image has a data cluster at the impossible offset {offset:#x}: {DAMAGED}")]
     MisplacedCluster {
         /// Where it is said to be.
         offset: u64,
     },
     /// A cluster lies beyond the end of the source.
-    #[error(
-        "the image has a cluster at offset {offset:#x}, beyond the end of the file: it is cut short or damaged"
-    )]
+    #[error("the image has a cluster at offset {offset:#x}, beyond the end of the file: {CUT}")]
     ClusterBeyondEnd {
         /// Where it is said to be.
         offset: u64,
     },
     /// A compressed cluster does not decode.
-    #[error("the compressed cluster at offset {offset:#x} does not decode")]
+    #[error("the compressed cluster at offset {offset:#x} does not decode: {DAMAGED}")]
     UndecodableCluster {
         /// Where it is in the source.
         offset: u64,
     },
     /// A compressed cluster decodes to less than a cluster.
-    #[error("the compressed cluster at offset {offset:#x} decodes to less than a cluster")]
+    #[error(
+        "the compressed cluster at offset {offset:#x} decodes to less than a cluster: {DAMAGED}"
+    )]
     ShortCluster {
         /// Where it is in the source.
         offset: u64,
     },
     /// A compressed cluster decodes to more than a cluster.
-    #[error("the compressed cluster at offset {offset:#x} decodes to more than a cluster")]
+    #[error(
+        "the compressed cluster at offset {offset:#x} decodes to more than a cluster: {DAMAGED}"
+    )]
     LongCluster {
         /// Where it is in the source.
         offset: u64,
@@ -193,6 +223,7 @@ impl Refusal {
             Self::Corrupt => "CorruptImage",
             Self::InvalidHeader { .. } => "InvalidHeader",
             Self::ClusterBits(_) => "InvalidClusterSize",
+            Self::SmallSubclusters(_) => "SmallSubclusters",
             Self::UnknownCompression(_) => "UnknownCompression",
             Self::UnalignedVirtualSize(_) => "UnalignedVirtualSize",
             Self::ZeroVirtualSize => "ZeroVirtualSize",
@@ -202,6 +233,7 @@ impl Refusal {
             Self::UnalignedTable { .. } => "UnalignedTable",
             Self::TableBeyondEnd { .. } => "TableBeyondEnd",
             Self::OverlappingTable { .. } => "OverlappingTable",
+            Self::SharedTable { .. } => "SharedTable",
             Self::ReservedBits { .. } => "ReservedBits",
             Self::MisplacedCluster { .. } => "MisplacedCluster",
             Self::ClusterBeyondEnd { .. } => "ClusterBeyondEnd",

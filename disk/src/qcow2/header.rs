@@ -11,6 +11,8 @@ use crate::refusal::{MAX_VIRTUAL_SIZE, Refusal};
 const MAX_L1_ENTRIES: u64 = (32 << 20) / 8;
 /// The largest refcount table QEMU itself accepts: 8 MiB.
 const MAX_REFCOUNT_TABLE: u64 = 8 << 20;
+/// No table is looked for behind 2 PiB, whatever length a source claims.
+pub(super) const MAX_SOURCE_SIZE: u64 = 1 << 51;
 
 const INCOMPATIBLE_DIRTY: u64 = 1 << 0;
 const INCOMPATIBLE_CORRUPT: u64 = 1 << 1;
@@ -40,6 +42,7 @@ pub struct Header {
     virtual_size: u64,
     l1: Extent,
     l1_needed: u64,
+    refcounts: Extent,
     compression: Compression,
     extended_l2: bool,
     source_size: Option<u64>,
@@ -132,15 +135,16 @@ impl Header {
                 length: l1_entries * 8,
             },
             l1_needed,
+            refcounts: Extent {
+                start: fields.u64(48)?,
+                length: u64::from(fields.u32(56)?) << cluster_bits,
+            },
             compression: features.compression,
             extended_l2: features.extended_l2,
             source_size,
         };
         header.judge_table("L1", header.l1)?;
-        let refcounts = Extent {
-            start: fields.u64(48)?,
-            length: u64::from(fields.u32(56)?) << cluster_bits,
-        };
+        let refcounts = header.refcounts;
         if refcounts.length > MAX_REFCOUNT_TABLE {
             return Err(Refusal::OversizedTable {
                 table: "refcount",
@@ -167,8 +171,9 @@ impl Header {
         if offset < self.cluster_size() {
             return Err(Refusal::OverlappingTable { table, offset });
         }
+        let size = self.source_size.unwrap_or(MAX_SOURCE_SIZE);
         match offset.checked_add(place.length) {
-            Some(end) if self.source_size.is_none_or(|size| end <= size) => Ok(()),
+            Some(end) if end <= size.min(MAX_SOURCE_SIZE) => Ok(()),
             _ => Err(Refusal::TableBeyondEnd { table, offset }),
         }
     }
@@ -230,8 +235,9 @@ impl Header {
         }
     }
 
-    pub(super) fn whole_l1(&self) -> Extent {
-        self.l1
+    /// The tables that the header itself names, whole.
+    pub(super) fn tables(&self) -> [Extent; 2] {
+        [self.l1, self.refcounts]
     }
 
     /// The source's length, where it is known.
@@ -303,7 +309,7 @@ impl Features {
         let extended_l2 = incompatible & INCOMPATIBLE_EXTENDED_L2 != 0;
         // 32 subclusters of at least 512 bytes each.
         if extended_l2 && cluster_bits < 14 {
-            return Err(Refusal::ClusterBits(cluster_bits));
+            return Err(Refusal::SmallSubclusters(cluster_bits));
         }
         Ok(Self {
             compression,

@@ -229,7 +229,10 @@ fn extended_l2_needs_room_for_subclusters() {
         (true, 4096)
     );
     put32(&mut head, 20, 13);
-    assert_eq!(Header::parse(&head, SIZE), Err(Refusal::ClusterBits(13)));
+    assert_eq!(
+        Header::parse(&head, SIZE),
+        Err(Refusal::SmallSubclusters(13))
+    );
 }
 
 #[test]
