@@ -35,7 +35,7 @@ pub enum Access {
 }
 
 /// The version of what a position in a plan means.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 
 /// How the source has a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use crate::extent::{Extent, complement};
 use crate::qcow2::{Header, L1Table, Mapping};
 use crate::refusal::Refusal;
 
-/// Clusters of one window. Its L2 entries are 2 MiB, its pieces at most
-/// 8 MiB; with clusters of 64 KiB it is 16 GiB of the disk.
-const WINDOW_CLUSTERS: u64 = 256 << 10;
+/// Clusters of one window. Its L2 entries are 1 MiB, its pieces and jobs at
+/// most 10 MiB; with clusters of 64 KiB it is 8 GiB of the disk.
+const WINDOW_CLUSTERS: u64 = 128 << 10;
 /// The same where a cluster can become 16 pieces.
-const WINDOW_CLUSTERS_EXTENDED: u64 = 16 << 10;
+const WINDOW_CLUSTERS_EXTENDED: u64 = 8 << 10;
 /// The longest plain piece; neighbours are joined up to this.
 const PIECE: u64 = 2 << 20;
 /// The largest gap between two tables that is read through.
