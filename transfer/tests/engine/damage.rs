@@ -60,7 +60,7 @@ async fn damaged_images_are_read_as_qemu_reads_them_or_refused() {
 }
 
 /// The disk as QEMU reads it, unless it refuses it, or it is huge.
-fn oracle(image: &std::path::Path) -> Option<Vec<u8>> {
+pub fn oracle(image: &std::path::Path) -> Option<Vec<u8>> {
     let out = image.with_extension("oracle");
     let status = std::process::Command::new("qemu-img")
         .args(["convert", "-f", "qcow2", "-O", "raw"])

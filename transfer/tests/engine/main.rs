@@ -4,14 +4,19 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod address;
+mod arbitrary;
 mod checksum;
 mod damage;
 mod device;
+mod hostile;
 mod image;
+mod layouts;
 mod matrix;
 mod misbehave;
 mod resume;
+mod second_reader;
 mod server;
 mod stream;
 mod target;
 mod watch;
+mod writer;

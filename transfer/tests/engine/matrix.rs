@@ -7,7 +7,7 @@ use crate::watch::{file, http, local, options, run};
 use hypercloud_transfer::{ImageFormat, TargetSpec};
 
 /// Imports a local image to a file and compares.
-async fn check(image: &std::path::Path, expected: &[u8], what: &str) {
+pub async fn check(image: &std::path::Path, expected: &[u8], what: &str) {
     let target = tempfile::tempdir().unwrap();
     let imported = run(local(image), file(target.path()), &options())
         .await
