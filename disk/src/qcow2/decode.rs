@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     fn deflated(bytes: &[u8]) -> Vec<u8> {
-        let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::fastest());
+        let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
         let mut out = vec![0; compressor.deflate_compress_bound(bytes.len())];
         let length = compressor.deflate_compress(bytes, &mut out).unwrap();
         out.truncate(length);

@@ -128,11 +128,11 @@ struct Packed {
     bytes: Vec<u8>,
 }
 
-fn compress(bytes: &[u8], zstd: bool) -> Vec<u8> {
+pub fn compress(bytes: &[u8], zstd: bool) -> Vec<u8> {
     if zstd {
         return zstd::bulk::compress(bytes, 1).unwrap();
     }
-    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::fastest());
+    let mut compressor = libdeflater::Compressor::new(libdeflater::CompressionLvl::default());
     let mut out = vec![0; compressor.deflate_compress_bound(bytes.len())];
     let length = compressor.deflate_compress(bytes, &mut out).unwrap();
     out.truncate(length);

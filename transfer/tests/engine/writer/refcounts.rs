@@ -14,7 +14,7 @@ pub struct Refcounts {
 impl Refcounts {
     /// For a file of `taken` clusters beside those of the refcounts.
     pub fn new(cluster: usize, order: u32, taken: usize) -> Self {
-        let per_block = cluster * 8 >> order;
+        let per_block = (cluster * 8) >> order;
         let (mut blocks, mut table_clusters) = (1, 1);
         while per_block * blocks < taken + blocks + table_clusters {
             blocks += 1;
@@ -41,7 +41,7 @@ impl Refcounts {
     }
 
     pub fn write(&self, image: &mut Image, table: usize, blocks: &[usize]) {
-        let per_block = self.cluster * 8 >> self.order;
+        let per_block = (self.cluster * 8) >> self.order;
         for (block, place) in blocks.iter().enumerate() {
             image.put64(table + block * 8, *place as u64);
             let counts = &self.counts[block * per_block..][..per_block];
