@@ -44,7 +44,7 @@ pub enum Refusal {
     /// A disk with these first bytes would be taken for another format by
     /// whoever opens it without naming the format.
     #[error(
-        "the disk's own first bytes look like {0}: a virtual machine would misread it, so it is not produced"
+        "the disk's own first bytes look like {0}, and a virtual machine would misread it: import the image inside it, converted with qemu-img convert -O qcow2 IN OUT"
     )]
     Masquerade(Foreign),
     /// The header's version is neither 2 nor 3.

@@ -303,7 +303,7 @@ async fn names_inside_an_image_are_never_followed() {
     assert_eq!(refused(&bytes, "data file").await, "ExternalDataFile");
     // The same with another name in the header's extension.
     let at = (104..4096)
-        .find(|at| bytes[*at..].starts_with(data[10..].as_bytes()))
+        .find(|at| bytes[*at..].starts_with(&data.as_bytes()[10..]))
         .unwrap();
     bytes[at..at + 5].copy_from_slice(b"json:");
     assert_eq!(refused(&bytes, "data file json:").await, "ExternalDataFile");
