@@ -4,6 +4,8 @@
 
 use crate::image::{Random, assert_same, flatten, qemu, raw};
 use crate::matrix::check;
+use crate::server::{Reply, Server};
+use crate::watch::{file, http, options, run};
 use crate::writer::{Cluster, Image, Order, Shape, write};
 
 /// The bytes of a cluster: noise, text, one byte all over, or nearly nothing.
@@ -125,5 +127,25 @@ async fn subclusters_may_be_of_any_kind() {
         };
         let image = write(&shape, &clusters(77, &shape, 40));
         all_agree(&image, &format!("{shape:?}")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_gives_the_same_as_a_file() {
+    for (bits, zstd) in [(9, false), (16, true)] {
+        let shape = Shape {
+            order: Order::Shuffled(21),
+            zstd,
+            ..Shape::usual(bits)
+        };
+        let image = write(&shape, &clusters(22, &shape, 400 >> (bits - 9).min(2)));
+        let content = image.bytes.clone();
+        let server = Server::start(move |request| Reply::tagged(request, &content)).await;
+        let target = tempfile::tempdir().unwrap();
+        run(http(&server.url("/image")), file(target.path()), &options())
+            .await
+            .unwrap();
+        let found = std::fs::read(target.path().join("disk.img")).unwrap();
+        assert_same(&found, &image.disk, &format!("{shape:?}"));
     }
 }
