@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hypercloud_disk::detect::{HEAD, detect, judge_disk};
 use hypercloud_disk::plan::{self, Access, Plan, raw_virtual_size};
-use hypercloud_disk::qcow2::{Header, L1Table};
+use hypercloud_disk::qcow2::{Header, L1Builder, L1Table};
 use hypercloud_disk::{ImageFormat, Refusal};
 use tokio_util::sync::CancellationToken;
 
@@ -143,12 +143,13 @@ async fn read_l1(
     if let Some(bytes) = opened.head.get(start..).and_then(|rest| rest.get(..length)) {
         return Ok(L1Table::parse(header, bytes)?);
     }
-    let buffer = memory.take(length).await;
-    let buffer = source.read(place, buffer).await?;
-    Ok(L1Table::parse(
-        header,
-        buffer.get(..length).unwrap_or_default(),
-    )?)
+    let mut builder = L1Builder::new(header);
+    while let Some(part) = builder.wanted() {
+        let buffer = memory.take(part.length as usize).await;
+        let buffer = source.read(part, buffer).await?;
+        builder.accept(&buffer)?;
+    }
+    Ok(builder.finish()?)
 }
 
 /// Runs what blocks.
