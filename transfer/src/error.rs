@@ -128,6 +128,9 @@ pub enum SourceError {
         #[source]
         source: reqwest::Error,
     },
+    /// The authorities to trust are no certificates.
+    #[error("the certificate authorities that were given are not usable")]
+    InvalidAuthorities(#[from] InvalidAuthorities),
     /// The connection broke, or the body ended early.
     #[error("the connection to {location} was interrupted")]
     Interrupted {
@@ -215,6 +218,21 @@ pub enum SourceError {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// Why authorities cannot be trusted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidAuthorities {
+    /// No certificate stands in the text.
+    #[error("no certificate in PEM form stands in them: give at least one")]
+    Empty,
+    /// The text around the certificate of this number is broken.
+    #[error("certificate {0} is broken PEM: {1}")]
+    Pem(usize, rustls::pki_types::pem::Error),
+    /// The certificate of this number is none.
+    #[error("certificate {0} is none: {1}")]
+    Certificate(usize, rustls::Error),
 }
 
 /// Why a target could not be written.
@@ -363,6 +381,7 @@ impl SourceError {
             Self::NameNotResolved { .. } => "NameNotResolved",
             Self::ConnectFailed { .. } => "ConnectFailed",
             Self::CertificateInvalid { .. } => "CertificateInvalid",
+            Self::InvalidAuthorities(_) => "InvalidAuthorities",
             Self::Interrupted { .. } | Self::WrongLength { .. } => "Interrupted",
             Self::Stalled(_) => "Stalled",
             Self::SourceChanged(_) => "SourceChanged",

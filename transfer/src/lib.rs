@@ -31,7 +31,7 @@ mod source;
 
 pub use checkpoint::Checkpoint;
 pub use checksum::{Algorithm, Checksum, ChecksumError};
-pub use error::{Side, SourceError, TargetError, TransferError};
+pub use error::{InvalidAuthorities, Side, SourceError, TargetError, TransferError};
 pub use hypercloud_disk::{ImageFormat, Packing, Refusal};
 pub use observer::{Observer, Progress};
 pub use options::{AddressPolicy, Options, SpacePolicy};

@@ -19,7 +19,7 @@ use hypercloud_disk::Extent;
 use crate::buffer::Buffer;
 use crate::error::SourceError;
 use crate::options::Options;
-use crate::request::SourceSpec;
+use crate::request::{HttpAccess, SourceSpec};
 
 /// How many first bytes are read when a source is opened. Enough for every
 /// header, and for most L1 tables as well.
@@ -60,14 +60,25 @@ impl Source {
                 object.bucket, object.key
             ))),
             SourceSpec::Http(spec) => {
-                let (reader, opened) = http::HttpReader::open(&spec.url, options).await?;
-                if opened.ranges {
-                    Ok((Self::Http(reader), opened))
-                } else {
-                    let stream = stream::StreamReader::new(reader);
-                    Ok((Self::Stream(stream), opened))
-                }
+                let address = http::Address::Fixed(spec.url.clone());
+                Self::over_http(address, &spec.access, options).await
             }
+        }
+    }
+
+    /// Opens what an HTTP server has: by ranges where it can, as a stream
+    /// otherwise.
+    async fn over_http(
+        address: http::Address,
+        access: &HttpAccess,
+        options: &Options,
+    ) -> Result<(Self, Opened), SourceError> {
+        let (reader, opened) = http::HttpReader::open(address, access, options).await?;
+        if opened.ranges {
+            Ok((Self::Http(reader), opened))
+        } else {
+            let stream = stream::StreamReader::new(reader);
+            Ok((Self::Stream(stream), opened))
         }
     }
 

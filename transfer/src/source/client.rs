@@ -3,20 +3,23 @@
 use std::error::Error;
 
 use reqwest::Client;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use url::Url;
 
 use super::address::{PolicyResolver, Refused, Unresolved};
-use crate::error::SourceError;
+use crate::error::{InvalidAuthorities, SourceError};
 use crate::options::Options;
+use crate::request::HttpAccess;
 
 /// A client that follows no redirect, decodes nothing, and connects only
 /// where the policy allows.
 ///
 /// HTTP/1.1 only: ranges travel over a connection each, so that they neither
 /// share a congestion window nor wait for each other.
-pub(super) fn new(options: &Options) -> Result<Client, SourceError> {
+pub(super) fn new(access: &HttpAccess, options: &Options) -> Result<Client, SourceError> {
     Client::builder()
-        .tls_backend_preconfigured(tls()?)
+        .tls_backend_preconfigured(tls(access.authorities.as_deref())?)
         .dns_resolver(PolicyResolver(options.address_policy))
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(options.connect_timeout)
@@ -28,14 +31,17 @@ pub(super) fn new(options: &Options) -> Result<Client, SourceError> {
         .map_err(|error| SourceError::Client(error.without_url().into()))
 }
 
-/// Certificates of the system, or Mozilla's where the system has none, as in
-/// a container without them.
-fn tls() -> Result<rustls::ClientConfig, SourceError> {
+/// Trusts the system's authorities, or Mozilla's where the system has none, as
+/// in a container without them; and those that are given.
+fn tls(given: Option<&str>) -> Result<rustls::ClientConfig, SourceError> {
     let mut roots = rustls::RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    if let Some(given) = given {
+        add_authorities(&mut roots, given)?;
     }
     let provider = rustls::crypto::ring::default_provider();
     let config = rustls::ClientConfig::builder_with_provider(provider.into())
@@ -44,6 +50,24 @@ fn tls() -> Result<rustls::ClientConfig, SourceError> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(config)
+}
+
+/// Adds every certificate of a PEM text, which must hold one and nothing
+/// broken.
+fn add_authorities(roots: &mut rustls::RootCertStore, pem: &str) -> Result<(), SourceError> {
+    let mut count = 0;
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        let number = count + 1;
+        let certificate = certificate.map_err(|error| InvalidAuthorities::Pem(number, error))?;
+        roots
+            .add(certificate)
+            .map_err(|error| InvalidAuthorities::Certificate(number, error))?;
+        count = number;
+    }
+    if count == 0 {
+        return Err(InvalidAuthorities::Empty.into());
+    }
+    Ok(())
 }
 
 /// A URL as it may be shown: without the user part, query and fragment.
@@ -101,5 +125,35 @@ pub(super) fn explain(url: &Url, error: reqwest::Error) -> SourceError {
         SourceError::Interrupted { location, source }
     } else {
         SourceError::Request { location, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authorities_are_certificates_and_all_of_them() {
+        let added = |pem: &str| {
+            let mut roots = rustls::RootCertStore::empty();
+            add_authorities(&mut roots, pem).map(|()| roots.len())
+        };
+        let one = || {
+            let key = rcgen::KeyPair::generate().unwrap();
+            let params = rcgen::CertificateParams::new(["a.example".into()]).unwrap();
+            params.self_signed(&key).unwrap().pem()
+        };
+        assert_eq!(added(&one()).unwrap(), 1);
+        assert_eq!(added(&format!("{}text\n{}", one(), one())).unwrap(), 2);
+        let cut = one().replace("-----END CERTIFICATE-----", "");
+        let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let noise = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for wrong in ["", "\n", "some text", &cut, &key, noise, &(one() + noise)] {
+            let error = added(wrong).unwrap_err();
+            assert!(
+                matches!(error, SourceError::InvalidAuthorities(_)),
+                "{wrong}: {error}"
+            );
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! they lead is remembered, and asked anew only when it stops working, as
 //! signed URLs do.
 
+mod address;
 mod answer;
 mod redirect;
 
@@ -19,11 +20,15 @@ use reqwest::{Client, Response, StatusCode};
 use tokio::sync::Semaphore;
 use url::Url;
 
+pub(super) use self::address::Address;
+#[allow(unused_imports, reason = "object stores sign their addresses")]
+pub(super) use self::address::Sign;
 pub(super) use self::answer::Failure;
 use super::retry::Retry;
 use super::{HEAD, Opened, client};
 use crate::error::SourceError;
 use crate::options::Options;
+use crate::request::HttpAccess;
 
 /// Reads stretches of a file on an HTTP server.
 #[derive(Clone)]
@@ -32,10 +37,9 @@ pub(crate) struct HttpReader(Arc<Inner>);
 struct Inner {
     client: Client,
     options: Options,
-    /// The address that was given.
-    original: Url,
-    /// Where it led last.
-    resolved: RwLock<Url>,
+    address: Address,
+    /// Where redirects led last.
+    resolved: RwLock<Option<Url>>,
     size: Option<u64>,
     validator: Option<String>,
     connections: Semaphore,
@@ -53,19 +57,24 @@ struct Asking<'a> {
 /// What the first answer told.
 struct First {
     opened: Opened,
-    resolved: Url,
+    /// Where redirects led.
+    resolved: Option<Url>,
 }
 
 impl HttpReader {
-    pub(super) async fn open(url: &Url, options: &Options) -> Result<(Self, Opened), SourceError> {
-        let client = client::new(options)?;
+    pub(super) async fn open(
+        address: Address,
+        access: &HttpAccess,
+        options: &Options,
+    ) -> Result<(Self, Opened), SourceError> {
+        let client = client::new(access, options)?;
         let mut retry = Retry::new(options);
         let mut range = Some(Extent {
             start: 0,
             length: HEAD,
         });
         let First { opened, resolved } = loop {
-            match first_answer(&client, options, url, range).await {
+            match first_answer(&client, options, &address, range).await {
                 Ok(Some(first)) => break first,
                 // The server is at odds with the range: ask for the whole.
                 Ok(None) => range = None,
@@ -75,8 +84,8 @@ impl HttpReader {
         let reader = Self(Arc::new(Inner {
             client,
             options: options.clone(),
-            original: url.clone(),
-            resolved: RwLock::new(resolved),
+            resolved: RwLock::new(resolved.filter(|_| address.leads_on())),
+            address,
             size: opened.size,
             validator: opened.validator.clone(),
             connections: Semaphore::new(options.connections.max(1)),
@@ -99,14 +108,14 @@ impl HttpReader {
 
     /// The address as it may be shown.
     pub(super) fn shown(&self) -> String {
-        client::shown(&self.0.original)
+        self.0.address.shown()
     }
 
     pub(super) fn has_validator(&self) -> bool {
         self.0.validator.is_some()
     }
 
-    fn resolved(&self) -> Url {
+    fn resolved(&self) -> Option<Url> {
         self.0
             .resolved
             .read()
@@ -114,12 +123,28 @@ impl HttpReader {
             .clone()
     }
 
-    fn set_resolved(&self, url: Url) {
+    /// Remembers where redirects led.
+    fn remember(&self, url: &Url) {
+        if !self.0.address.leads_on() || self.resolved().as_ref() == Some(url) {
+            return;
+        }
         *self
             .0
             .resolved
             .write()
-            .unwrap_or_else(PoisonError::into_inner) = url;
+            .unwrap_or_else(PoisonError::into_inner) = Some(url.clone());
+    }
+
+    /// Forgets where redirects led, unless they lead elsewhere by now.
+    fn forget(&self, expired: &Url) {
+        let mut resolved = self
+            .0
+            .resolved
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if resolved.as_ref() == Some(expired) {
+            *resolved = None;
+        }
     }
 
     /// Fills `into` with the bytes at `place`.
@@ -131,9 +156,9 @@ impl HttpReader {
         let mut filled = 0;
         while filled < into.len() {
             let before = filled;
-            let mut asked = self.resolved();
+            let mut led = None;
             let failed = self
-                .read_once(place, into, &mut filled, &mut asked)
+                .read_once(place, into, &mut filled, &mut led)
                 .await
                 .err();
             // Next to nothing is no progress, or a server that resets after
@@ -144,38 +169,26 @@ impl HttpReader {
             let Some(failure) = failed else { continue };
             // Where the address led may have expired: it is followed anew, as
             // long as it leads somewhere new.
-            let moved = asked != self.0.original && failed_at.as_ref() != Some(&asked);
-            if failure.is_of_the_address() && moved {
-                self.forget(&asked);
-                failed_at = Some(asked);
-                retry.count(failure.error)?;
-            } else {
-                retry.pause(failure.error, failure.after).await?;
+            match led.filter(|led| failed_at.as_ref() != Some(led)) {
+                Some(led) if failure.is_of_the_address() => {
+                    self.forget(&led);
+                    failed_at = Some(led);
+                    retry.count(failure.error)?;
+                }
+                _ => retry.pause(failure.error, failure.after).await?,
             }
         }
         Ok(())
     }
 
-    /// Forgets where the address led, unless it leads elsewhere by now.
-    fn forget(&self, expired: &Url) {
-        let mut resolved = self
-            .0
-            .resolved
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if *resolved == *expired {
-            *resolved = self.0.original.clone();
-        }
-    }
-
     /// One request for what is still missing. `filled` counts what came, even
-    /// when it ends in an error; `asked` becomes the URL that answered.
+    /// when it ends in an error; `led` becomes the URL that redirects led to.
     async fn read_once(
         &self,
         place: Extent,
         into: &mut [u8],
         filled: &mut usize,
-        asked: &mut Url,
+        led: &mut Option<Url>,
     ) -> Result<(), Failure> {
         let inner = &self.0;
         let missing = Extent::between(place.start + *filled as u64, place.end());
@@ -186,9 +199,16 @@ impl HttpReader {
                 .as_deref()
                 .filter(|validator| validator.starts_with('"')),
         };
+        led.clone_from(&self.resolved());
+        let first = match led {
+            Some(url) => url.clone(),
+            None => inner.address.next().await?,
+        };
         let (mut response, url) =
-            redirect::follow(&inner.client, &inner.options, asked.clone(), asking).await?;
-        asked.clone_from(&url);
+            redirect::follow(&inner.client, &inner.options, first.clone(), asking).await?;
+        if url != first {
+            *led = Some(url.clone());
+        }
         let length = answer::judge_part(
             &url,
             &response,
@@ -196,8 +216,8 @@ impl HttpReader {
             inner.size,
             inner.validator.as_deref(),
         )?;
-        if url != self.resolved() {
-            self.set_resolved(url.clone());
+        if url != first {
+            self.remember(&url);
         }
         let end = *filled
             + usize::try_from(length)
@@ -247,13 +267,9 @@ impl HttpReader {
             range: None,
             if_range: None,
         };
-        let (response, url) = redirect::follow(
-            &inner.client,
-            &inner.options,
-            inner.original.clone(),
-            asking,
-        )
-        .await?;
+        let first = inner.address.next().await?;
+        let (response, url) =
+            redirect::follow(&inner.client, &inner.options, first, asking).await?;
         answer::judge_whole(&url, &response, inner.size, inner.validator.as_deref())?;
         Ok(Body {
             reader: self.clone(),
@@ -323,14 +339,15 @@ async fn next_chunk(
 async fn first_answer(
     client: &Client,
     options: &Options,
-    url: &Url,
+    address: &Address,
     range: Option<Extent>,
 ) -> Result<Option<First>, Failure> {
     let asking = Asking {
         range,
         if_range: None,
     };
-    let (mut response, resolved) = redirect::follow(client, options, url.clone(), asking).await?;
+    let first = address.next().await?;
+    let (mut response, resolved) = redirect::follow(client, options, first.clone(), asking).await?;
     let told = match answer::judge_first(&resolved, &response)? {
         Some(told) => told,
         None if range.is_some() && response.status() == StatusCode::RANGE_NOT_SATISFIABLE => {
@@ -366,5 +383,6 @@ async fn first_answer(
         ranges: told.ranges,
         is_called_html: told.is_called_html,
     };
+    let resolved = Some(resolved).filter(|resolved| *resolved != first);
     Ok(Some(First { opened, resolved }))
 }

@@ -1,0 +1,55 @@
+//! Where requests go.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use url::Url;
+
+use crate::error::SourceError;
+use crate::source::client::shown;
+
+/// The address of a file on an HTTP server.
+#[derive(Clone)]
+pub(crate) enum Address {
+    /// The same for every request.
+    Fixed(Url),
+    /// Made anew for every request, as one that is signed and expires is.
+    #[allow(dead_code, reason = "object stores sign theirs")]
+    Signed(Arc<dyn Sign>),
+}
+
+/// Makes addresses that are good for one request each.
+#[async_trait]
+pub(crate) trait Sign: Send + Sync {
+    /// An address for a GET, with a range or without.
+    ///
+    /// # Errors
+    /// Those that are retryable are tried again like failed requests.
+    async fn sign(&self) -> Result<Url, SourceError>;
+
+    /// What is behind the addresses, as it may be shown.
+    fn location(&self) -> String;
+}
+
+impl Address {
+    /// Where the next request goes first.
+    pub(super) async fn next(&self) -> Result<Url, SourceError> {
+        match self {
+            Self::Fixed(url) => Ok(url.clone()),
+            Self::Signed(signer) => signer.sign().await,
+        }
+    }
+
+    /// The address as it may be shown.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Fixed(url) => shown(url),
+            Self::Signed(signer) => signer.location(),
+        }
+    }
+
+    /// Whether where a redirect led may be asked again without asking here.
+    pub(super) fn leads_on(&self) -> bool {
+        matches!(self, Self::Fixed(_))
+    }
+}
