@@ -120,10 +120,12 @@ pub enum SourceError {
         source: reqwest::Error,
     },
     /// The server's certificate is not accepted.
-    #[error("the certificate of {location} is not accepted")]
+    #[error("the certificate of {location} is not accepted ({advice})")]
     CertificateInvalid {
         /// The address.
         location: String,
+        /// What to do.
+        advice: &'static str,
         /// The client's words.
         #[source]
         source: reqwest::Error,
@@ -131,6 +133,31 @@ pub enum SourceError {
     /// The authorities to trust are no certificates.
     #[error("the certificate authorities that were given are not usable")]
     InvalidAuthorities(#[from] InvalidAuthorities),
+    /// A header cannot be sent.
+    #[error("{header} cannot be sent: {problem}")]
+    InvalidHeader {
+        /// Its name; its number where that is broken.
+        header: String,
+        /// Why.
+        problem: &'static str,
+    },
+    /// What is set as a proxy is none.
+    #[error("the proxy that is set is no address of an HTTP proxy, such as http://proxy:3128")]
+    InvalidProxy,
+    /// 407.
+    #[error("the proxy {0} asks for credentials, or does not accept the ones set for it")]
+    ProxyUnauthorized(String),
+    /// The proxy cannot be reached, or makes no connection.
+    #[error("the proxy {proxy} does not connect to {location}")]
+    ProxyFailed {
+        /// The proxy.
+        proxy: String,
+        /// The address.
+        location: String,
+        /// The client's words.
+        #[source]
+        source: reqwest::Error,
+    },
     /// The connection broke, or the body ended early.
     #[error("the connection to {location} was interrupted")]
     Interrupted {
@@ -173,6 +200,10 @@ pub enum SourceError {
     /// More than ten redirects, or a loop.
     #[error("{0} redirects too often")]
     TooManyRedirects(String),
+    /// A redirect from https to http, where credentials or an authority were
+    /// given, or the address is signed.
+    #[error("{0} redirects to an address without encryption: use one that stays with https")]
+    InsecureRedirect(String),
     /// A redirect without a usable target.
     #[error("{0} redirects to no usable address")]
     InvalidRedirect(String),
@@ -382,6 +413,10 @@ impl SourceError {
             Self::ConnectFailed { .. } => "ConnectFailed",
             Self::CertificateInvalid { .. } => "CertificateInvalid",
             Self::InvalidAuthorities(_) => "InvalidAuthorities",
+            Self::InvalidHeader { .. } => "InvalidHeader",
+            Self::InvalidProxy => "InvalidProxy",
+            Self::ProxyUnauthorized(_) => "ProxyUnauthorized",
+            Self::ProxyFailed { .. } => "ProxyFailed",
             Self::Interrupted { .. } | Self::WrongLength { .. } => "Interrupted",
             Self::Stalled(_) => "Stalled",
             Self::SourceChanged(_) => "SourceChanged",
@@ -389,6 +424,7 @@ impl SourceError {
             Self::AddressRefused { .. } => "AddressRefused",
             Self::UnsupportedScheme(_) => "UnsupportedScheme",
             Self::TooManyRedirects(_) => "TooManyRedirects",
+            Self::InsecureRedirect(_) => "InsecureRedirect",
             Self::InvalidRedirect(_) => "InvalidRedirect",
             Self::LengthUnknown(_) => "LengthUnknown",
             Self::RangesRequired(_) => "RangesRequired",
@@ -407,6 +443,7 @@ impl SourceError {
                 | Self::ServerError { .. }
                 | Self::NameNotResolved { .. }
                 | Self::ConnectFailed { .. }
+                | Self::ProxyFailed { .. }
                 | Self::Interrupted { .. }
                 | Self::WrongLength { .. }
                 | Self::Stalled(_)

@@ -24,6 +24,7 @@ mod import;
 mod observer;
 mod options;
 mod pipeline;
+mod proxy;
 mod request;
 mod secret;
 mod sink;
@@ -35,6 +36,7 @@ pub use error::{InvalidAuthorities, Side, SourceError, TargetError, TransferErro
 pub use hypercloud_disk::{ImageFormat, Packing, Refusal};
 pub use observer::{Observer, Progress};
 pub use options::{AddressPolicy, Options, SpacePolicy};
+pub use proxy::ProxySettings;
 pub use request::{
     BasicCredentials, DiskFile, Header, HttpAccess, HttpSource, ImportRequest, Imported,
     ObjectStore, ObjectStoreCredentials, ObjectStoreSource, SourceFacts, SourceSpec, TargetSpec,

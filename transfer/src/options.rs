@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::proxy::ProxySettings;
+
 /// Which addresses a source may have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AddressPolicy {
@@ -30,13 +32,17 @@ pub enum SpacePolicy {
 pub struct Options {
     /// Bytes of image data held in memory at once, at most.
     pub memory_budget: usize,
-    /// Ranges requested from the source at once.
+    /// Ranges requested from the source at once, to begin with.
     pub connections: usize,
+    /// The most that are requested at once, where more give more.
+    pub max_connections: usize,
     /// Threads that decode and write; `None` means two more than there are
     /// cores, as some will wait for the disk.
     pub workers: Option<usize>,
     /// Which addresses a source may have.
     pub address_policy: AddressPolicy,
+    /// The proxies that requests go through.
+    pub proxies: ProxySettings,
     /// How long a connection may take to be made.
     pub connect_timeout: Duration,
     /// How long a source may stay silent before the connection is given up.
@@ -64,8 +70,10 @@ impl Default for Options {
         Self {
             memory_budget: 96 << 20,
             connections: 6,
+            max_connections: 16,
             workers: None,
             address_policy: AddressPolicy::default(),
+            proxies: ProxySettings::default(),
             connect_timeout: Duration::from_secs(10),
             stall_timeout: Duration::from_secs(30),
             retries: 8,

@@ -8,8 +8,10 @@ mod address;
 mod client;
 mod file;
 mod http;
+mod proxy;
 mod retry;
 mod stream;
+mod tls;
 
 pub(crate) use client::shown;
 

@@ -92,11 +92,18 @@ pub(super) fn is_allowed(policy: AddressPolicy, address: IpAddr) -> bool {
     }
 }
 
+fn is_localhost(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name == "localhost" || name.ends_with(".localhost")
+}
+
 /// Judges a URL whose host is an address, which no resolver is asked for.
 pub(super) fn judge_literal(policy: AddressPolicy, url: &Url) -> Result<(), Refused> {
     let address = match url.host() {
         Some(Host::Ipv4(v4)) => IpAddr::V4(v4),
         Some(Host::Ipv6(v6)) => IpAddr::V6(v6),
+        // A proxy may resolve the name; what this one means is agreed on.
+        Some(Host::Domain(name)) if is_localhost(name) => IpAddr::V4(Ipv4Addr::LOCALHOST),
         _ => return Ok(()),
     };
     if is_allowed(policy, address) {
@@ -188,6 +195,8 @@ mod tests {
             "http://2130706433/",
             "http://0x7f.1/",
             "http://[::1]:80/",
+            "http://LOCALHOST/",
+            "http://a.localhost./",
         ] {
             let url = Url::parse(url).unwrap();
             assert!(

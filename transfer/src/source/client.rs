@@ -1,73 +1,83 @@
-//! The HTTP client, and what its errors mean.
+//! The HTTP clients, and what their errors mean.
 
 use std::error::Error;
 
-use reqwest::Client;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
+use reqwest::{Client, ClientBuilder};
 use url::Url;
 
 use super::address::{PolicyResolver, Refused, Unresolved};
-use crate::error::{InvalidAuthorities, SourceError};
+use super::proxy::{Choice, Which};
+use super::tls;
+use crate::error::SourceError;
 use crate::options::Options;
 use crate::request::HttpAccess;
 
-/// A client that follows no redirect, decodes nothing, and connects only
-/// where the policy allows.
+/// A client for each way to a server: directly, and through the proxies.
+pub(super) struct Clients {
+    direct: Client,
+    http: Option<Client>,
+    https: Option<Client>,
+    choice: Choice,
+}
+
+impl Clients {
+    pub(super) fn new(access: &HttpAccess, options: &Options) -> Result<Self, SourceError> {
+        let failed = |error: reqwest::Error| SourceError::Client(error.without_url().into());
+        let choice = Choice::new(&options.proxies)?;
+        let tls = tls::configuration(access.authorities.as_deref())?;
+        let proxied = |which| -> Result<Option<Client>, SourceError> {
+            let Some(proxy) = choice.proxy(which) else {
+                return Ok(None);
+            };
+            // The system's resolver: whoever runs the engine named the proxy.
+            let client = builder(tls.clone(), options).proxy(proxy.map_err(failed)?);
+            Ok(Some(client.build().map_err(failed)?))
+        };
+        Ok(Self {
+            direct: builder(tls.clone(), options)
+                .dns_resolver(PolicyResolver(options.address_policy))
+                .no_proxy()
+                .build()
+                .map_err(failed)?,
+            http: proxied(Which::Http)?,
+            https: proxied(Which::Https)?,
+            choice,
+        })
+    }
+
+    /// The way to an address.
+    pub(super) fn way(&self, url: &Url) -> Way<'_> {
+        let which = self.choice.of(url);
+        let client = which.and_then(|which| match which {
+            Which::Http => self.http.as_ref(),
+            Which::Https => self.https.as_ref(),
+        });
+        Way {
+            client: client.unwrap_or(&self.direct),
+            proxy: which.map(|which| self.choice.shown(which)),
+        }
+    }
+}
+
+/// The way to an address.
+pub(super) struct Way<'a> {
+    pub(super) client: &'a Client,
+    /// The proxy it goes through, as it may be shown.
+    proxy: Option<String>,
+}
+
+/// Builds a client that follows no redirect and decodes nothing.
 ///
 /// HTTP/1.1 only: ranges travel over a connection each, so that they neither
 /// share a congestion window nor wait for each other.
-pub(super) fn new(access: &HttpAccess, options: &Options) -> Result<Client, SourceError> {
+fn builder(tls: rustls::ClientConfig, options: &Options) -> ClientBuilder {
     Client::builder()
-        .tls_backend_preconfigured(tls(access.authorities.as_deref())?)
-        .dns_resolver(PolicyResolver(options.address_policy))
+        .tls_backend_preconfigured(tls)
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(options.connect_timeout)
-        .pool_max_idle_per_host(options.connections)
+        .pool_max_idle_per_host(options.connections.max(options.max_connections))
         .http1_only()
-        .no_proxy()
         .user_agent(concat!("hypercloud-storage/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| SourceError::Client(error.without_url().into()))
-}
-
-/// Trusts the system's authorities, or Mozilla's where the system has none, as
-/// in a container without them; and those that are given.
-fn tls(given: Option<&str>) -> Result<rustls::ClientConfig, SourceError> {
-    let mut roots = rustls::RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    let (added, _) = roots.add_parsable_certificates(found.certs);
-    if added == 0 {
-        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    }
-    if let Some(given) = given {
-        add_authorities(&mut roots, given)?;
-    }
-    let provider = rustls::crypto::ring::default_provider();
-    let config = rustls::ClientConfig::builder_with_provider(provider.into())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| SourceError::Client(error.into()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(config)
-}
-
-/// Adds every certificate of a PEM text, which must hold one and nothing
-/// broken.
-fn add_authorities(roots: &mut rustls::RootCertStore, pem: &str) -> Result<(), SourceError> {
-    let mut count = 0;
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let number = count + 1;
-        let certificate = certificate.map_err(|error| InvalidAuthorities::Pem(number, error))?;
-        roots
-            .add(certificate)
-            .map_err(|error| InvalidAuthorities::Certificate(number, error))?;
-        count = number;
-    }
-    if count == 0 {
-        return Err(InvalidAuthorities::Empty.into());
-    }
-    Ok(())
 }
 
 /// A URL as it may be shown: without the user part, query and fragment.
@@ -81,79 +91,84 @@ pub(crate) fn shown(url: &Url) -> String {
     url.into()
 }
 
-/// The first error of a kind in a chain, looking into I/O errors as well.
-fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref::<E>() {
-            return Some(found);
-        }
+/// The errors of a chain, looking into I/O errors as well.
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| {
         let inner = error
             .downcast_ref::<std::io::Error>()
-            .and_then(|error| error.get_ref());
-        next = match inner {
+            .and_then(std::io::Error::get_ref);
+        match inner {
             Some(inner) => Some(inner),
             None => error.source(),
-        };
-    }
-    None
+        }
+    })
 }
 
-/// What a client's error means.
-pub(super) fn explain(url: &Url, error: reqwest::Error) -> SourceError {
-    let location = shown(url);
-    let source = error.without_url();
-    if let Some(Refused(address)) = cause::<Refused>(&source) {
-        return SourceError::AddressRefused {
-            location,
-            address: *address,
-        };
-    }
-    if cause::<Unresolved>(&source).is_some() {
-        return SourceError::NameNotResolved { location, source };
-    }
-    if let Some(rustls::Error::InvalidCertificate(_)) = cause::<rustls::Error>(&source) {
-        return SourceError::CertificateInvalid { location, source };
-    }
-    if source.is_builder() {
-        SourceError::Client(source.into())
-    } else if source.is_connect() {
-        SourceError::ConnectFailed { location, source }
-    } else if source.is_timeout() {
-        SourceError::Stalled(location)
-    } else if source.is_body() || source.is_decode() || source.is_request() {
-        SourceError::Interrupted { location, source }
-    } else {
-        SourceError::Request { location, source }
-    }
+/// The first error of a kind in a chain.
+fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    chain(error).find_map(|error| error.downcast_ref())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether a proxy asked for other credentials before it makes a tunnel. The
+/// client has no type for it, only words; a test holds it to them.
+fn is_unknown_to_proxy(error: &(dyn Error + 'static)) -> bool {
+    chain(error).any(|error| error.to_string() == "tunnel error: proxy authorization required")
+}
 
-    #[test]
-    fn authorities_are_certificates_and_all_of_them() {
-        let added = |pem: &str| {
-            let mut roots = rustls::RootCertStore::empty();
-            add_authorities(&mut roots, pem).map(|()| roots.len())
-        };
-        let one = || {
-            let key = rcgen::KeyPair::generate().unwrap();
-            let params = rcgen::CertificateParams::new(["a.example".into()]).unwrap();
-            params.self_signed(&key).unwrap().pem()
-        };
-        assert_eq!(added(&one()).unwrap(), 1);
-        assert_eq!(added(&format!("{}text\n{}", one(), one())).unwrap(), 2);
-        let cut = one().replace("-----END CERTIFICATE-----", "");
-        let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
-        let noise = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        for wrong in ["", "\n", "some text", &cut, &key, noise, &(one() + noise)] {
-            let error = added(wrong).unwrap_err();
-            assert!(
-                matches!(error, SourceError::InvalidAuthorities(_)),
-                "{wrong}: {error}"
-            );
+impl Way<'_> {
+    /// The answer 407, of a proxy or, senselessly, of a server.
+    pub(super) fn unknown_to_proxy(&self, url: &Url) -> SourceError {
+        match &self.proxy {
+            Some(proxy) => SourceError::ProxyUnauthorized(proxy.clone()),
+            None => SourceError::UnexpectedStatus {
+                location: shown(url),
+                status: 407,
+            },
+        }
+    }
+
+    /// What a client's error means.
+    pub(super) fn explain(&self, url: &Url, error: reqwest::Error) -> SourceError {
+        let location = shown(url);
+        let source = error.without_url();
+        if let Some(Refused(address)) = cause::<Refused>(&source) {
+            return SourceError::AddressRefused {
+                location,
+                address: *address,
+            };
+        }
+        if cause::<Unresolved>(&source).is_some() {
+            return SourceError::NameNotResolved { location, source };
+        }
+        if let Some(rustls::Error::InvalidCertificate(why)) = cause::<rustls::Error>(&source) {
+            let advice = tls::advice(why);
+            return SourceError::CertificateInvalid {
+                location,
+                advice,
+                source,
+            };
+        }
+        if let Some(proxy) = self.proxy.clone().filter(|_| source.is_connect()) {
+            return if is_unknown_to_proxy(&source) {
+                SourceError::ProxyUnauthorized(proxy)
+            } else {
+                SourceError::ProxyFailed {
+                    proxy,
+                    location,
+                    source,
+                }
+            };
+        }
+        if source.is_builder() {
+            SourceError::Client(source.into())
+        } else if source.is_connect() {
+            SourceError::ConnectFailed { location, source }
+        } else if source.is_timeout() {
+            SourceError::Stalled(location)
+        } else if source.is_body() || source.is_decode() || source.is_request() {
+            SourceError::Interrupted { location, source }
+        } else {
+            SourceError::Request { location, source }
         }
     }
 }

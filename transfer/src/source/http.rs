@@ -8,7 +8,9 @@
 
 mod address;
 mod answer;
+mod credentials;
 mod redirect;
+mod requests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use hypercloud_disk::Extent;
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{Response, StatusCode};
 use tokio::sync::Semaphore;
 use url::Url;
 
@@ -24,41 +26,36 @@ pub(super) use self::address::Address;
 #[allow(unused_imports, reason = "object stores sign their addresses")]
 pub(super) use self::address::Sign;
 pub(super) use self::answer::Failure;
+use self::requests::{Answer, Asking, Requests};
 use super::retry::Retry;
 use super::{HEAD, Opened, client};
 use crate::error::SourceError;
 use crate::options::Options;
 use crate::request::HttpAccess;
 
+/// What comes of a stretch and is no progress.
+const LITTLE: usize = 64 << 10;
+
 /// Reads stretches of a file on an HTTP server.
 #[derive(Clone)]
 pub(crate) struct HttpReader(Arc<Inner>);
 
 struct Inner {
-    client: Client,
+    requests: Requests,
     options: Options,
-    address: Address,
     /// Where redirects led last.
-    resolved: RwLock<Option<Url>>,
+    led: RwLock<Option<Url>>,
     size: Option<u64>,
     validator: Option<String>,
     connections: Semaphore,
     received: AtomicU64,
 }
 
-/// What is asked of the server.
-#[derive(Clone, Copy)]
-struct Asking<'a> {
-    range: Option<Extent>,
-    /// Sent along, so that a changed file is not given in part.
-    if_range: Option<&'a str>,
-}
-
 /// What the first answer told.
 struct First {
     opened: Opened,
     /// Where redirects led.
-    resolved: Option<Url>,
+    led: Option<Url>,
 }
 
 impl HttpReader {
@@ -67,14 +64,14 @@ impl HttpReader {
         access: &HttpAccess,
         options: &Options,
     ) -> Result<(Self, Opened), SourceError> {
-        let client = client::new(access, options)?;
+        let requests = Requests::new(address, access, options)?;
         let mut retry = Retry::new(options);
         let mut range = Some(Extent {
             start: 0,
             length: HEAD,
         });
-        let First { opened, resolved } = loop {
-            match first_answer(&client, options, &address, range).await {
+        let First { mut opened, led } = loop {
+            match first_answer(&requests, options, range).await {
                 Ok(Some(first)) => break first,
                 // The server is at odds with the range: ask for the whole.
                 Ok(None) => range = None,
@@ -82,16 +79,31 @@ impl HttpReader {
             }
         };
         let reader = Self(Arc::new(Inner {
-            client,
+            led: RwLock::new(led.filter(|_| requests.leads_on())),
+            requests,
             options: options.clone(),
-            resolved: RwLock::new(resolved.filter(|_| address.leads_on())),
-            address,
             size: opened.size,
             validator: opened.validator.clone(),
             connections: Semaphore::new(options.connections.max(1)),
             received: AtomicU64::new(opened.head.len() as u64),
         }));
+        reader.complete(&mut opened).await?;
         Ok((reader, opened))
+    }
+
+    /// Reads what is missing of the first bytes, where the server gave fewer
+    /// than were asked for.
+    async fn complete(&self, opened: &mut Opened) -> Result<(), SourceError> {
+        let wanted = opened.size.map_or(0, |size| size.min(HEAD));
+        let found = opened.head.len() as u64;
+        if found < wanted {
+            let mut head = BytesMut::from(&opened.head[..]);
+            head.resize(wanted as usize, 0);
+            let missing = head.get_mut(opened.head.len()..).unwrap_or_default();
+            self.read(Extent::between(found, wanted), missing).await?;
+            opened.head = head.freeze();
+        }
+        Ok(())
     }
 
     pub(super) fn received(&self) -> u64 {
@@ -108,16 +120,16 @@ impl HttpReader {
 
     /// The address as it may be shown.
     pub(super) fn shown(&self) -> String {
-        self.0.address.shown()
+        self.0.requests.shown()
     }
 
     pub(super) fn has_validator(&self) -> bool {
         self.0.validator.is_some()
     }
 
-    fn resolved(&self) -> Option<Url> {
+    fn led(&self) -> Option<Url> {
         self.0
-            .resolved
+            .led
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -125,25 +137,17 @@ impl HttpReader {
 
     /// Remembers where redirects led.
     fn remember(&self, url: &Url) {
-        if !self.0.address.leads_on() || self.resolved().as_ref() == Some(url) {
+        if !self.0.requests.leads_on() || self.led().as_ref() == Some(url) {
             return;
         }
-        *self
-            .0
-            .resolved
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Some(url.clone());
+        *self.0.led.write().unwrap_or_else(PoisonError::into_inner) = Some(url.clone());
     }
 
     /// Forgets where redirects led, unless they lead elsewhere by now.
     fn forget(&self, expired: &Url) {
-        let mut resolved = self
-            .0
-            .resolved
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if resolved.as_ref() == Some(expired) {
-            *resolved = None;
+        let mut led = self.0.led.write().unwrap_or_else(PoisonError::into_inner);
+        if led.as_ref() == Some(expired) {
+            *led = None;
         }
     }
 
@@ -162,16 +166,26 @@ impl HttpReader {
                 .await
                 .err();
             // Next to nothing is no progress, or a server that resets after
-            // every byte would be asked for ever.
-            if filled - before >= 64 << 10 || filled == into.len() {
+            // every byte, or gives no more, would be asked for ever.
+            let little = filled - before < LITTLE && filled < into.len();
+            if !little {
                 retry.progressed();
             }
-            let Some(failure) = failed else { continue };
+            let Some(failure) = failed else {
+                if little {
+                    retry.count(SourceError::WrongRange(self.shown()))?;
+                }
+                continue;
+            };
+            if let Some(led) = &led
+                && (failure.is_of_the_address() || failure.is_of_the_server())
+            {
+                self.forget(led);
+            }
             // Where the address led may have expired: it is followed anew, as
             // long as it leads somewhere new.
             match led.filter(|led| failed_at.as_ref() != Some(led)) {
                 Some(led) if failure.is_of_the_address() => {
-                    self.forget(&led);
                     failed_at = Some(led);
                     retry.count(failure.error)?;
                 }
@@ -199,14 +213,12 @@ impl HttpReader {
                 .as_deref()
                 .filter(|validator| validator.starts_with('"')),
         };
-        led.clone_from(&self.resolved());
-        let first = match led {
-            Some(url) => url.clone(),
-            None => inner.address.next().await?,
-        };
-        let (mut response, url) =
-            redirect::follow(&inner.client, &inner.options, first.clone(), asking).await?;
-        if url != first {
+        led.clone_from(&self.led());
+        let answer = inner.requests.ask(led.as_ref(), asking).await?;
+        let Answer {
+            mut response, url, ..
+        } = answer;
+        if answer.led {
             *led = Some(url.clone());
         }
         let length = answer::judge_part(
@@ -216,7 +228,7 @@ impl HttpReader {
             inner.size,
             inner.validator.as_deref(),
         )?;
-        if url != first {
+        if answer.led {
             self.remember(&url);
         }
         let end = *filled
@@ -250,7 +262,7 @@ impl HttpReader {
         pace: &mut Pace,
     ) -> Result<Option<Bytes>, Failure> {
         let asked = Instant::now();
-        let chunk = next_chunk(&self.0.options, response, url).await?;
+        let chunk = next_chunk(&self.0.requests, &self.0.options, response, url).await?;
         let count = chunk.as_ref().map_or(0, Bytes::len);
         self.0.received.fetch_add(count as u64, Ordering::Relaxed);
         if chunk.is_some() && pace.is_trickle(asked.elapsed(), count, self.0.options.stall_timeout)
@@ -263,13 +275,7 @@ impl HttpReader {
     /// The whole file from its beginning, for a server without ranges.
     pub(super) async fn begin(&self) -> Result<Body, Failure> {
         let inner = &self.0;
-        let asking = Asking {
-            range: None,
-            if_range: None,
-        };
-        let first = inner.address.next().await?;
-        let (response, url) =
-            redirect::follow(&inner.client, &inner.options, first, asking).await?;
+        let Answer { response, url, .. } = inner.requests.ask(None, Asking::WHOLE).await?;
         answer::judge_whole(&url, &response, inner.size, inner.validator.as_deref())?;
         Ok(Body {
             reader: self.clone(),
@@ -290,7 +296,7 @@ struct Pace {
 
 impl Pace {
     /// The least that must come in twice the time that is a stall.
-    const LEAST: usize = 64 << 10;
+    const LEAST: usize = LITTLE;
 
     /// Counts what came after waiting for it; whether that is too little. The
     /// time in which nobody asked for more does not count.
@@ -324,52 +330,55 @@ impl Body {
 }
 
 async fn next_chunk(
+    requests: &Requests,
     options: &Options,
     response: &mut Response,
     url: &Url,
 ) -> Result<Option<Bytes>, Failure> {
     match tokio::time::timeout(options.stall_timeout, response.chunk()).await {
         Ok(Ok(chunk)) => Ok(chunk),
-        Ok(Err(error)) => Err(client::explain(url, error).into()),
+        Ok(Err(error)) => Err(requests.explain(url, error).into()),
         Err(_) => Err(SourceError::Stalled(client::shown(url)).into()),
     }
 }
 
 /// Asks for the first bytes. `None` when the server cannot give that range.
 async fn first_answer(
-    client: &Client,
+    requests: &Requests,
     options: &Options,
-    address: &Address,
     range: Option<Extent>,
 ) -> Result<Option<First>, Failure> {
     let asking = Asking {
         range,
-        if_range: None,
+        ..Asking::WHOLE
     };
-    let first = address.next().await?;
-    let (mut response, resolved) = redirect::follow(client, options, first.clone(), asking).await?;
-    let told = match answer::judge_first(&resolved, &response)? {
+    let Answer {
+        mut response,
+        url,
+        led,
+    } = requests.ask(None, asking).await?;
+    let told = match answer::judge_first(&url, &response)? {
         Some(told) => told,
         None if range.is_some() && response.status() == StatusCode::RANGE_NOT_SATISFIABLE => {
             return Ok(None);
         }
         None => {
             let status = response.status().as_u16();
-            let location = client::shown(&resolved);
+            let location = client::shown(&url);
             return Err(SourceError::UnexpectedStatus { location, status }.into());
         }
     };
-    let wanted = told.size.map_or(HEAD, |size| size.min(HEAD)) as usize;
+    let wanted = told.coming.map_or(HEAD, |coming| coming.min(HEAD)) as usize;
     let mut head = BytesMut::with_capacity(wanted);
     while head.len() < wanted {
-        match next_chunk(options, &mut response, &resolved).await? {
+        match next_chunk(requests, options, &mut response, &url).await? {
             Some(chunk) => head.extend_from_slice(&chunk),
             None => break,
         }
     }
-    if told.size.is_some() && head.len() < wanted {
+    if told.coming.is_some() && head.len() < wanted {
         return Err(SourceError::WrongLength {
-            location: client::shown(&resolved),
+            location: client::shown(&url),
             expected: wanted as u64,
             received: head.len() as u64,
         }
@@ -383,6 +392,6 @@ async fn first_answer(
         ranges: told.ranges,
         is_called_html: told.is_called_html,
     };
-    let resolved = Some(resolved).filter(|resolved| *resolved != first);
-    Ok(Some(First { opened, resolved }))
+    let led = led.then_some(url);
+    Ok(Some(First { opened, led }))
 }

@@ -4,8 +4,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 /// A request as it came.
 #[derive(Debug, Clone)]
@@ -29,6 +32,8 @@ pub struct Reply {
     pub cut: Option<usize>,
     /// Nothing more comes after so many bytes of the body.
     pub stall: Option<usize>,
+    /// The body comes in so many bytes at once, with a pause before each.
+    pub drip: Option<(usize, Duration)>,
     /// Sent in chunks, without a length.
     pub chunked: bool,
     /// The length that is claimed.
@@ -88,6 +93,7 @@ impl Reply {
 /// A server on loopback, for as long as this lives.
 pub struct Server {
     address: SocketAddr,
+    scheme: &'static str,
     seen: Arc<Mutex<Vec<Request>>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -95,27 +101,56 @@ pub struct Server {
 impl Server {
     pub async fn start(handler: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::serve(listener, None, handler)
+    }
+
+    /// With TLS.
+    pub async fn start_tls(
+        tls: TlsAcceptor,
+        handler: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::serve(listener, Some(tls), handler)
+    }
+
+    pub fn serve(
+        listener: TcpListener,
+        tls: Option<TlsAcceptor>,
+        handler: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
         let handler = Arc::new(handler);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (handler, log) = (Arc::clone(&handler), Arc::clone(&log));
+                let (handler, log, tls) = (Arc::clone(&handler), Arc::clone(&log), tls.clone());
                 tokio::spawn(async move {
-                    let _ = serve(stream, &*handler, &log).await;
+                    let _ = match tls {
+                        None => serve(stream, &*handler, &log).await,
+                        Some(tls) => match tls.accept(stream).await {
+                            Ok(stream) => serve(stream, &*handler, &log).await,
+                            Err(error) => Err(error),
+                        },
+                    };
                 });
             }
         });
         Self {
             address,
+            scheme,
             seen,
             task,
         }
     }
 
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}://{}{path}", self.scheme, self.address)
     }
 
     pub fn seen(&self) -> Vec<Request> {
@@ -130,11 +165,11 @@ impl Drop for Server {
 }
 
 async fn serve(
-    mut stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite,
     handler: &(impl Fn(&Request) -> Reply + Send + Sync),
     log: &Mutex<Vec<Request>>,
 ) -> std::io::Result<()> {
-    let (read, mut write) = stream.split();
+    let (read, mut write) = tokio::io::split(stream);
     let mut read = BufReader::new(read);
     loop {
         let Some(mut request) = head(&mut read).await? else {
@@ -151,9 +186,7 @@ async fn serve(
     }
 }
 
-async fn head(
-    read: &mut BufReader<tokio::net::tcp::ReadHalf<'_>>,
-) -> std::io::Result<Option<Request>> {
+async fn head(read: &mut (impl AsyncBufReadExt + Unpin)) -> std::io::Result<Option<Request>> {
     let mut line = String::new();
     if read.read_line(&mut line).await? == 0 {
         return Ok(None);
@@ -186,7 +219,7 @@ async fn head(
 }
 
 /// Sends a reply; whether the connection goes on.
-async fn answer(write: &mut tokio::net::tcp::WriteHalf<'_>, reply: Reply) -> std::io::Result<bool> {
+async fn answer(write: &mut (impl AsyncWrite + Unpin), reply: Reply) -> std::io::Result<bool> {
     let mut head = format!("HTTP/1.1 {} X\r\n", reply.status);
     for (name, value) in &reply.headers {
         head += &format!("{name}: {value}\r\n");
@@ -215,6 +248,12 @@ async fn answer(write: &mut tokio::net::tcp::WriteHalf<'_>, reply: Reply) -> std
         }
         if reply.cut.is_none() {
             write.write_all(b"0\r\n\r\n").await?;
+        }
+    } else if let Some((size, pause)) = reply.drip {
+        for drop in reply.body[..end].chunks(size) {
+            tokio::time::sleep(pause).await;
+            write.write_all(drop).await?;
+            write.flush().await?;
         }
     } else {
         write.write_all(&reply.body[..end]).await?;

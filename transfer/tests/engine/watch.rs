@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hypercloud_transfer::{
-    AddressPolicy, CancellationToken, Checkpoint, DiskFile, HttpSource, ImportRequest, Imported,
-    Observer, Options, Progress, SourceFacts, SourceSpec, TargetSpec, TransferError, import,
+    AddressPolicy, CancellationToken, Checkpoint, DiskFile, HttpAccess, HttpSource, ImportRequest,
+    Imported, Observer, Options, Progress, SourceFacts, SourceSpec, TargetSpec, TransferError,
+    import,
 };
 
 /// Remembers all it was told.
@@ -66,6 +67,14 @@ pub fn local(path: &Path) -> SourceSpec {
 
 pub fn http(url: &str) -> SourceSpec {
     SourceSpec::Http(HttpSource::open(url.parse().unwrap()))
+}
+
+/// A source that shows something, or trusts somebody.
+pub fn http_with(url: &str, access: HttpAccess) -> SourceSpec {
+    SourceSpec::Http(HttpSource {
+        url: url.parse().unwrap(),
+        access,
+    })
 }
 
 pub fn request(source: SourceSpec, target: TargetSpec) -> ImportRequest {

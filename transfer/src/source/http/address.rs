@@ -32,24 +32,11 @@ pub(crate) trait Sign: Send + Sync {
 }
 
 impl Address {
-    /// Where the next request goes first.
-    pub(super) async fn next(&self) -> Result<Url, SourceError> {
-        match self {
-            Self::Fixed(url) => Ok(url.clone()),
-            Self::Signed(signer) => signer.sign().await,
-        }
-    }
-
     /// The address as it may be shown.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Fixed(url) => shown(url),
             Self::Signed(signer) => signer.location(),
         }
-    }
-
-    /// Whether where a redirect led may be asked again without asking here.
-    pub(super) fn leads_on(&self) -> bool {
-        matches!(self, Self::Fixed(_))
     }
 }

@@ -1,11 +1,11 @@
 //! Judging answers: the status, the range, the length, the validator.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hypercloud_disk::Extent;
 use reqwest::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED,
-    RETRY_AFTER,
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, HeaderName,
+    LAST_MODIFIED, RETRY_AFTER,
 };
 use reqwest::{Response, StatusCode};
 use url::Url;
@@ -28,10 +28,22 @@ impl From<SourceError> for Failure {
 impl Failure {
     /// Whether it may be this address that stopped working, as a signed one
     /// does.
+    /// Some stores answer 400 to one that expired.
     pub(super) fn is_of_the_address(&self) -> bool {
         matches!(
             self.error,
-            SourceError::NotFound(_) | SourceError::Unauthorized(_) | SourceError::Forbidden(_)
+            SourceError::NotFound(_)
+                | SourceError::Unauthorized(_)
+                | SourceError::Forbidden(_)
+                | SourceError::UnexpectedStatus { status: 400, .. }
+        )
+    }
+
+    /// Whether the server itself may be gone, as a mirror is.
+    pub(super) fn is_of_the_server(&self) -> bool {
+        matches!(
+            self.error,
+            SourceError::ConnectFailed { .. } | SourceError::NameNotResolved { .. }
         )
     }
 }
@@ -39,6 +51,8 @@ impl Failure {
 /// What the first answer tells of the whole.
 pub(super) struct Told {
     pub(super) size: Option<u64>,
+    /// How many bytes of it come now.
+    pub(super) coming: Option<u64>,
     pub(super) ranges: bool,
     pub(super) is_called_html: bool,
 }
@@ -71,6 +85,15 @@ fn content_range(value: &str) -> Option<(Option<Extent>, Option<u64>)> {
     sound.then_some((Some(Extent::between(first, end)), whole))
 }
 
+/// How long `Retry-After` asks to wait: seconds, or until a date.
+fn pause(value: &str, now: SystemTime) -> Option<Duration> {
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = httpdate::parse_http_date(value).ok()?;
+    Some(until.duration_since(now).unwrap_or_default())
+}
+
 /// Fails for every status but success and 416.
 fn judge_status(url: &Url, response: &Response) -> Result<(), Failure> {
     let location = shown(url);
@@ -101,9 +124,10 @@ fn judge_status(url: &Url, response: &Response) -> Result<(), Failure> {
             status: status.as_u16(),
         },
     };
-    let after = header(response, RETRY_AFTER)
-        .and_then(|value| value.parse().ok())
-        .map(Duration::from_secs);
+    // By the server's own clock, where it shows one.
+    let now = header(response, DATE).and_then(|date| httpdate::parse_http_date(date).ok());
+    let now = now.unwrap_or_else(SystemTime::now);
+    let after = header(response, RETRY_AFTER).and_then(|value| pause(value, now));
     Err(Failure { error, after })
 }
 
@@ -116,29 +140,44 @@ pub(super) fn judge_first(url: &Url, response: &Response) -> Result<Option<Told>
     let range = header(response, CONTENT_RANGE).and_then(content_range);
     let length: Option<u64> =
         header(response, CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    let (size, ranges) = match (response.status(), range) {
-        (StatusCode::OK, _) => (length, false),
+    let (size, coming, ranges) = match (response.status(), range) {
+        (StatusCode::OK, _) => (length, length, false),
         (StatusCode::PARTIAL_CONTENT, Some((Some(part), whole))) if part.start == 0 => {
-            (whole, true)
+            (whole, Some(part.length), true)
         }
         (StatusCode::PARTIAL_CONTENT, _) => {
             return Err(SourceError::WrongRange(shown(url)).into());
         }
         // There is no first byte in an empty file.
-        (_, Some((None, Some(0)))) => (Some(0), true),
+        (_, Some((None, Some(0)))) => (Some(0), Some(0), true),
         _ => return Ok(None),
     };
     Ok(Some(Told {
         size,
+        coming,
         ranges,
         is_called_html,
     }))
 }
 
+/// Whether a validator is one of this answer's. A weak ETag says no less than
+/// the strong one of the same name; an answer without any validator of the
+/// kind says nothing.
+fn is_same(expected: &str, tag: Option<&str>, modified: Option<&str>) -> bool {
+    fn opaque(tag: &str) -> &str {
+        tag.strip_prefix("W/").unwrap_or(tag)
+    }
+    if opaque(expected).starts_with('"') {
+        return tag.is_none_or(|tag| opaque(tag) == opaque(expected));
+    }
+    let found = [modified, tag];
+    found.contains(&Some(expected)) || found == [None, None]
+}
+
 fn judge_same(url: &Url, response: &Response, expected: Option<&str>) -> Result<(), SourceError> {
-    let found = validator(response);
-    match (expected, found) {
-        (Some(expected), Some(found)) if expected != found => {
+    let (tag, modified) = (header(response, ETAG), header(response, LAST_MODIFIED));
+    match expected {
+        Some(expected) if !is_same(expected, tag, modified) => {
             Err(SourceError::SourceChanged(shown(url)))
         }
         _ => Ok(()),
@@ -233,5 +272,46 @@ mod tests {
         ] {
             assert_eq!(content_range(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn validators_are_compared_with_their_like() {
+        let (old, new) = (
+            "Sat, 21 Nov 2026 10:00:00 GMT",
+            "Sat, 21 Nov 2026 10:00:01 GMT",
+        );
+        for (expected, tag, modified, same) in [
+            ("\"v1\"", Some("\"v1\""), Some(new), true),
+            ("\"v1\"", Some("W/\"v1\""), None, true),
+            ("W/\"v1\"", Some("W/\"v1\""), None, true),
+            ("\"v1\"", Some("\"v2\""), Some(old), false),
+            ("W/\"v1\"", Some("W/\"v2\""), None, false),
+            ("\"v1\"", None, Some(old), true),
+            ("\"v1\"", None, None, true),
+            (old, None, Some(old), true),
+            (old, Some("\"v1\""), Some(old), true),
+            (old, Some("\"v1\""), Some(new), false),
+            (old, None, Some(new), false),
+            (old, None, None, true),
+            ("unquoted", Some("unquoted"), Some(new), true),
+            ("unquoted", Some("another"), None, false),
+        ] {
+            assert_eq!(
+                is_same(expected, tag, modified),
+                same,
+                "{expected}: {tag:?} {modified:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn pauses_are_seconds_or_dates() {
+        let now = httpdate::parse_http_date("Sat, 21 Nov 2026 10:00:00 GMT").unwrap();
+        let asked = |value| pause(value, now).map(|pause| pause.as_secs());
+        assert_eq!(asked("120"), Some(120));
+        assert_eq!(asked("Sat, 21 Nov 2026 10:01:30 GMT"), Some(90));
+        assert_eq!(asked("Sat, 21 Nov 2026 09:00:00 GMT"), Some(0));
+        assert_eq!(asked("soon"), None);
+        assert_eq!(asked("-1"), None);
     }
 }
