@@ -5,6 +5,7 @@
 
 mod address;
 mod arbitrary;
+mod bodies;
 mod checksum;
 mod credentials;
 mod damage;
@@ -14,6 +15,7 @@ mod image;
 mod layouts;
 mod matrix;
 mod misbehave;
+mod pace;
 mod proxy;
 mod resume;
 mod second_reader;
