@@ -144,7 +144,7 @@ impl Pipeline {
         cancel: &CancellationToken,
     ) -> Result<(), TransferError> {
         let workers = Workers::new(self.workers(), &self.plan);
-        let most = self.options.connections.max(1) + 2 * self.workers();
+        let decoding = 2 * self.workers();
         let mut items = Items::new(
             Arc::clone(&self.source),
             Arc::clone(&self.plan),
@@ -154,6 +154,7 @@ impl Pipeline {
         let mut ticker = tokio::time::interval(self.options.progress_interval);
         ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            let most = self.source.reads(&self.options) + decoding;
             let room = run.tasks.len() < most && !self.is_behind(run);
             let next = items.next();
             if let (Next::Zeros(position), true) = (&next, room) {

@@ -136,6 +136,15 @@ impl Source {
         }
     }
 
+    /// How many reads are worth being under way at once. It may change as
+    /// the source shows what it gives.
+    pub(crate) fn reads(&self, options: &Options) -> usize {
+        match self {
+            Self::Http(http) => http.connections(),
+            Self::File(_) | Self::Stream(_) => options.connections.max(1),
+        }
+    }
+
     /// Whether stretches have to be asked for in order.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self, Self::Stream(_))

@@ -8,7 +8,9 @@
 
 mod address;
 mod answer;
+mod connections;
 mod credentials;
+mod limit;
 mod redirect;
 mod requests;
 
@@ -19,13 +21,13 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use hypercloud_disk::Extent;
 use reqwest::{Response, StatusCode};
-use tokio::sync::Semaphore;
 use url::Url;
 
 pub(super) use self::address::Address;
 #[allow(unused_imports, reason = "object stores sign their addresses")]
 pub(super) use self::address::Sign;
 pub(super) use self::answer::Failure;
+use self::connections::Connections;
 use self::requests::{Answer, Asking, Requests};
 use super::retry::Retry;
 use super::{HEAD, Opened, client};
@@ -47,7 +49,7 @@ struct Inner {
     led: RwLock<Option<Url>>,
     size: Option<u64>,
     validator: Option<String>,
-    connections: Semaphore,
+    connections: Connections,
     received: AtomicU64,
 }
 
@@ -84,7 +86,7 @@ impl HttpReader {
             options: options.clone(),
             size: opened.size,
             validator: opened.validator.clone(),
-            connections: Semaphore::new(options.connections.max(1)),
+            connections: Connections::new(options),
             received: AtomicU64::new(opened.head.len() as u64),
         }));
         reader.complete(&mut opened).await?;
@@ -112,6 +114,11 @@ impl HttpReader {
 
     pub(super) fn size(&self) -> Option<u64> {
         self.0.size
+    }
+
+    /// How many reads are worth being under way at once.
+    pub(super) fn connections(&self) -> usize {
+        self.0.connections.limit()
     }
 
     pub(super) fn options(&self) -> &Options {
@@ -153,8 +160,14 @@ impl HttpReader {
 
     /// Fills `into` with the bytes at `place`.
     pub(super) async fn read(&self, place: Extent, into: &mut [u8]) -> Result<(), SourceError> {
-        // Never closed.
-        let _permit = self.0.connections.acquire().await.ok();
+        let connections = &self.0.connections;
+        let permit = connections.take().await;
+        let result = self.read_now(place, into).await;
+        connections.give_back(permit, self.received());
+        result
+    }
+
+    async fn read_now(&self, place: Extent, into: &mut [u8]) -> Result<(), SourceError> {
         let mut retry = Retry::new(&self.0.options);
         let mut failed_at: Option<Url> = None;
         let mut filled = 0;
@@ -177,6 +190,7 @@ impl HttpReader {
                 }
                 continue;
             };
+            self.0.connections.failed(&failure.error);
             if let Some(led) = &led
                 && (failure.is_of_the_address() || failure.is_of_the_server())
             {
