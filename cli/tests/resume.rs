@@ -28,6 +28,12 @@ impl Ration {
         self.0.1.notify_all();
     }
 
+    /// Waits until something is given or taken, or a while has passed.
+    fn wait(&self, most: Duration) {
+        let left = self.0.0.lock().unwrap();
+        drop(self.0.1.wait_timeout(left, most).unwrap());
+    }
+
     fn take(&self, bytes: u64) {
         let left = self.0.0.lock().unwrap();
         let mut left = self.0.1.wait_while(left, |left| *left < bytes).unwrap();
@@ -130,7 +136,7 @@ fn an_import_killed_in_the_middle_goes_on_and_repeats_little() {
         while files(&state) == 0 || sent.load(Ordering::Relaxed) < before {
             assert!(Instant::now() < deadline, "no checkpoint");
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-            std::thread::sleep(Duration::from_millis(5));
+            ration.wait(Duration::from_millis(5));
         }
         child.kill().unwrap();
         child.wait().unwrap();
