@@ -46,6 +46,17 @@ pub enum Packing {
     Zstd,
 }
 
+impl Packing {
+    /// What a source is packed with that begins with `head`.
+    #[must_use]
+    pub fn detect(head: &[u8]) -> Option<Self> {
+        match magic(head) {
+            Some(Foreign::Packed(packing)) => Some(packing),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Packing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -82,12 +93,8 @@ pub enum Foreign {
     Cloop,
     /// A LUKS container.
     Luks,
-    /// gzip.
-    Gzip,
-    /// xz.
-    Xz,
-    /// Zstandard.
-    Zstd,
+    /// A packed file; foreign only within another one.
+    Packed(Packing),
     /// bzip2.
     Bzip2,
     /// zip.
@@ -105,13 +112,9 @@ impl Foreign {
     #[must_use]
     pub fn hint(self) -> &'static str {
         match self {
-            Self::Gzip
-            | Self::Xz
-            | Self::Zstd
-            | Self::Bzip2
-            | Self::Zip
-            | Self::SevenZip
-            | Self::Lz4 => "unpack it first",
+            Self::Packed(_) | Self::Bzip2 | Self::Zip | Self::SevenZip | Self::Lz4 => {
+                "unpack it first"
+            }
             Self::Tar => "unpack it and import the disk inside",
             Self::Luks => "decrypt it first",
             _ => "convert it with qemu-img convert -O qcow2 IN OUT",
@@ -123,9 +126,7 @@ impl Foreign {
     fn is_probed_by_qemu(self) -> bool {
         !matches!(
             self,
-            Self::Gzip
-                | Self::Xz
-                | Self::Zstd
+            Self::Packed(_)
                 | Self::Bzip2
                 | Self::Zip
                 | Self::SevenZip
@@ -149,9 +150,7 @@ impl fmt::Display for Foreign {
             Self::Bochs => "a Bochs disk",
             Self::Cloop => "a compressed loop image",
             Self::Luks => "a LUKS container",
-            Self::Gzip => "gzip",
-            Self::Xz => "xz",
-            Self::Zstd => "zstd",
+            Self::Packed(packing) => return packing.fmt(f),
             Self::Bzip2 => "bzip2",
             Self::Zip => "zip",
             Self::SevenZip => "7-Zip",
@@ -177,9 +176,9 @@ const MAGICS: &[(usize, &[u8], Foreign)] = &[
     (0, b"Bochs Virtual HD Image", Foreign::Bochs),
     (0, b"#!/bin/sh\n#V2.0 Format\n", Foreign::Cloop),
     (0, b"LUKS\xba\xbe", Foreign::Luks),
-    (0, b"\x1f\x8b", Foreign::Gzip),
-    (0, b"\xfd7zXZ\0", Foreign::Xz),
-    (0, b"\x28\xb5\x2f\xfd", Foreign::Zstd),
+    (0, b"\x1f\x8b", Foreign::Packed(Packing::Gzip)),
+    (0, b"\xfd7zXZ\0", Foreign::Packed(Packing::Xz)),
+    (0, b"\x28\xb5\x2f\xfd", Foreign::Packed(Packing::Zstd)),
     (0, b"BZh", Foreign::Bzip2),
     (0, b"PK\x03\x04", Foreign::Zip),
     (0, b"7z\xbc\xaf\x27\x1c", Foreign::SevenZip),
@@ -192,7 +191,14 @@ fn magic(head: &[u8]) -> Option<Foreign> {
         .iter()
         .find(|(at, bytes, _)| head.get(*at..).is_some_and(|rest| rest.starts_with(bytes)))
         .map(|(_, _, foreign)| *foreign)
+        .or_else(|| is_skippable(head).then_some(Foreign::Packed(Packing::Zstd)))
         .or_else(|| is_vmdk_text(head).then_some(Foreign::Vmdk))
+}
+
+/// Whether the bytes begin with one of Zstandard's skippable frames, as what
+/// several threads packed does.
+fn is_skippable(head: &[u8]) -> bool {
+    matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
 /// Whether QEMU would take the bytes for a VMDK descriptor, which can name
@@ -219,12 +225,13 @@ pub fn is_web_page(head: &[u8]) -> bool {
         })
 }
 
-/// The format of a source that begins with `head` ([`HEAD`] bytes, or all of
-/// a shorter source).
+/// The format of what begins with `head` ([`HEAD`] bytes, or all of a shorter
+/// source): of a source that is not packed, or of what is packed in it.
 ///
 /// # Errors
 /// A [`Refusal`] for an empty source, a web page and the formats that are
-/// recognised and not imported.
+/// recognised and not imported, of which a packed file is one: whether a
+/// source is packed is asked before, by [`Packing::detect`].
 pub fn detect(head: &[u8]) -> Result<ImageFormat, Refusal> {
     if head.is_empty() {
         return Err(Refusal::Empty);
@@ -287,6 +294,21 @@ mod tests {
         );
         assert_eq!(detect(&head(510, b"\x55\xaa")), Ok(ImageFormat::Raw));
         assert_eq!(detect(b"x"), Ok(ImageFormat::Raw));
+    }
+
+    #[test]
+    fn packings_are_recognised() {
+        for (bytes, packing) in [
+            (&b"\x1f\x8b\x08\0"[..], Some(Packing::Gzip)),
+            (b"\xfd7zXZ\0\0\x04", Some(Packing::Xz)),
+            (b"\x28\xb5\x2f\xfd", Some(Packing::Zstd)),
+            (b"\x5f\x2a\x4d\x18", Some(Packing::Zstd)),
+            (b"\x60\x2a\x4d\x18", None),
+            (b"QFI\xfb\0\0\0\x03", None),
+            (b"\x1f", None),
+        ] {
+            assert_eq!(Packing::detect(bytes), packing, "{bytes:?}");
+        }
     }
 
     #[test]

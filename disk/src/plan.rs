@@ -154,6 +154,16 @@ impl Plan {
         Self(Kind::Qcow2(qcow2::Qcow2Plan::new(header, l1, access)))
     }
 
+    /// The plan of the same image for a source that is read in another way.
+    /// Positions in the one mean nothing in the other.
+    #[must_use]
+    pub fn for_access(self, access: Access) -> Self {
+        Self(match self.0 {
+            Kind::Raw(raw) => Kind::Raw(raw),
+            Kind::Qcow2(qcow2) => Kind::Qcow2(qcow2.for_access(access)),
+        })
+    }
+
     /// The disk's size, a multiple of 512.
     #[must_use]
     pub fn virtual_size(&self) -> u64 {

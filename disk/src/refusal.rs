@@ -4,7 +4,7 @@
 //! them apart. A refusal is final for these bytes: fetching them again gives
 //! the same answer. Messages name the way out where there is one.
 
-use crate::detect::Foreign;
+use crate::detect::{Foreign, Packing};
 
 /// The largest virtual disk that is accepted: 64 TiB, ext4's and most
 /// providers' limit for one volume. Anything above is a damaged header.
@@ -33,6 +33,47 @@ pub enum Refusal {
         "the source is a web page, not a disk image: check that the address is the file's own and needs no login"
     )]
     WebPage,
+    /// A packed source holds another packed file.
+    #[error("the {outer} data holds {inner} data, which is not unpacked again: pack the image once")]
+    NestedPacking {
+        /// What the source is packed with.
+        outer: Packing,
+        /// What that holds.
+        inner: Packing,
+    },
+    /// Packed data does not unpack, or its checksum is wrong.
+    #[error("the {0} data is damaged: fetch or upload it again")]
+    DamagedPacking(Packing),
+    /// Packed data ends before its own end.
+    #[error("the {0} data is cut short: fetch or upload it again")]
+    TruncatedPacking(Packing),
+    /// Something else follows the packed data.
+    #[error(
+        "the {0} data is followed by bytes that are not {0}: the file is damaged, or was glued together"
+    )]
+    TrailingBytes(Packing),
+    /// Packed data refers further back than there is memory for.
+    #[error(
+        "unpacking the {packing} data takes more than {limit_mib} MiB of memory: pack it again with {hint}",
+        hint = match packing {
+            Packing::Zstd => "zstd --long=26 or less",
+            _ => "a smaller dictionary",
+        }
+    )]
+    PackingWindow {
+        /// What the source is packed with.
+        packing: Packing,
+        /// How much memory there is, in MiB.
+        limit_mib: u64,
+    },
+    /// Packed data unpacks to more than is read of it.
+    #[error("the {packing} data unpacks to more than the {limit} bytes that are read of it")]
+    UnpacksTooLarge {
+        /// What the source is packed with.
+        packing: Packing,
+        /// How many bytes are read at most.
+        limit: u64,
+    },
     /// The source ends before its own metadata says it may.
     #[error("the image needs {needed} bytes and has {available}: {CUT}")]
     Truncated {
@@ -213,6 +254,12 @@ impl Refusal {
             Self::Empty => "EmptySource",
             Self::ForeignFormat(_) => "UnsupportedFormat",
             Self::WebPage => "WebPage",
+            Self::NestedPacking { .. } => "NestedPacking",
+            Self::DamagedPacking(_) => "DamagedPacking",
+            Self::TruncatedPacking(_) => "TruncatedPacking",
+            Self::TrailingBytes(_) => "TrailingBytes",
+            Self::PackingWindow { .. } => "PackingWindowTooLarge",
+            Self::UnpacksTooLarge { .. } => "UnpacksTooLarge",
             Self::Truncated { .. } => "TruncatedImage",
             Self::Masquerade(_) => "MasqueradingDisk",
             Self::UnsupportedVersion(_) => "UnsupportedVersion",

@@ -45,6 +45,10 @@ impl Qcow2Plan {
         Self { header, l1, access }
     }
 
+    pub(super) fn for_access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+
     pub(super) fn header(&self) -> &Header {
         &self.header
     }
