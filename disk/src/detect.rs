@@ -126,12 +126,7 @@ impl Foreign {
     fn is_probed_by_qemu(self) -> bool {
         !matches!(
             self,
-            Self::Packed(_)
-                | Self::Bzip2
-                | Self::Zip
-                | Self::SevenZip
-                | Self::Lz4
-                | Self::Tar
+            Self::Packed(_) | Self::Bzip2 | Self::Zip | Self::SevenZip | Self::Lz4 | Self::Tar
         )
     }
 }

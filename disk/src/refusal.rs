@@ -34,7 +34,9 @@ pub enum Refusal {
     )]
     WebPage,
     /// A packed source holds another packed file.
-    #[error("the {outer} data holds {inner} data, which is not unpacked again: pack the image once")]
+    #[error(
+        "the {outer} data holds {inner} data, which is not unpacked again: pack the image once"
+    )]
     NestedPacking {
         /// What the source is packed with.
         outer: Packing,

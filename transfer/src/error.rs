@@ -31,7 +31,7 @@ pub enum Side {
 pub enum TransferError {
     /// The source could not be read.
     #[error("reading the source failed")]
-    Source(#[from] SourceError),
+    Source(#[source] SourceError),
     /// The image is not taken.
     #[error("the image is refused")]
     Refused(#[from] Refusal),
@@ -194,6 +194,10 @@ pub enum SourceError {
         /// Where it leads.
         address: IpAddr,
     },
+    /// What the source holds is not taken. Shown as
+    /// [`TransferError::Refused`].
+    #[error(transparent)]
+    Refused(Refusal),
     /// Neither http nor https.
     #[error("{0} is neither an http nor an https address")]
     UnsupportedScheme(String),
@@ -278,6 +282,12 @@ pub enum TargetError {
         /// The target's size, or its file system's room.
         available: u64,
     },
+    /// A disk whose size is known only at its end does not fit.
+    #[error("the target has room for {available} bytes, the disk has more")]
+    Outgrown {
+        /// The target's size, or its file system's room.
+        available: u64,
+    },
     /// The file system filled up.
     #[error("the file system of {0} is full")]
     Full(PathBuf),
@@ -336,6 +346,15 @@ pub enum TargetError {
         #[source]
         source: std::io::Error,
     },
+}
+
+impl From<SourceError> for TransferError {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::Refused(refusal) => Self::Refused(refusal),
+            error => Self::Source(error),
+        }
+    }
 }
 
 impl TransferError {
@@ -422,6 +441,7 @@ impl SourceError {
             Self::SourceChanged(_) => "SourceChanged",
             Self::WrongRange(_) => "WrongRange",
             Self::AddressRefused { .. } => "AddressRefused",
+            Self::Refused(refusal) => refusal.reason(),
             Self::UnsupportedScheme(_) => "UnsupportedScheme",
             Self::TooManyRedirects(_) => "TooManyRedirects",
             Self::InsecureRedirect(_) => "InsecureRedirect",
@@ -458,7 +478,7 @@ impl SourceError {
 impl TargetError {
     fn reason(&self) -> &'static str {
         match self {
-            Self::TooSmall { .. } => "TargetTooSmall",
+            Self::TooSmall { .. } | Self::Outgrown { .. } => "TargetTooSmall",
             Self::Full(_) => "TargetFull",
             Self::Busy(_) => "TargetBusy",
             Self::WrongKind { .. } => "WrongTargetKind",

@@ -1,11 +1,19 @@
 //! One import, from its request to the finished disk.
+//!
+//! Most sources are planned and go through [`Pipeline`]. A disk that is packed
+//! as it is has no plan: it goes through [`Sequential`]. An image that is a
+//! stream, for want of ranges or because it is packed, is planned for one
+//! pass; where its layout turns out not to allow that, it is planned anew for
+//! as many as it takes.
+
+mod unpacked;
 
 use std::sync::Arc;
 
 use hypercloud_disk::detect::{HEAD, detect, judge_disk};
 use hypercloud_disk::plan::{self, Access, Plan, raw_virtual_size};
 use hypercloud_disk::qcow2::{Header, L1Builder, L1Table};
-use hypercloud_disk::{ImageFormat, Refusal};
+use hypercloud_disk::{ImageFormat, Packing, Refusal};
 use tokio_util::sync::CancellationToken;
 
 use crate::buffer::Memory;
@@ -15,10 +23,12 @@ use crate::digest::Tap;
 use crate::error::{SourceError, TargetError, TransferError};
 use crate::observer::{Observer, Progress};
 use crate::options::Options;
-use crate::pipeline::{Mark, Pipeline, Position};
+use crate::pipeline::{Mark, Pipeline, Position, Sequential};
 use crate::request::{ImportRequest, Imported, SourceFacts, SourceSpec, TargetSpec};
 use crate::sink::{Needs, Target};
+use crate::source::unpack::Packed;
 use crate::source::{Opened, Source};
+use unpacked::Inside;
 
 /// A source that was found good.
 struct Judged {
@@ -66,13 +76,36 @@ fn judge(spec: &SourceSpec, opened: &Opened) -> Result<Judged, TransferError> {
     Ok(Judged { facts, header })
 }
 
+/// Judges an image that is packed: what is told of the source is told of the
+/// packed one.
+fn judge_inside(
+    spec: &SourceSpec,
+    inner: &Opened,
+    outer: &Opened,
+    packing: Packing,
+) -> Result<Judged, TransferError> {
+    let mut judged = judge(spec, inner)?;
+    judged.facts.packing = Some(packing);
+    judged.facts.source_size = outer.size;
+    Ok(judged)
+}
+
 /// See [`crate::probe`].
 pub(crate) async fn probe(
     spec: &SourceSpec,
     options: &Options,
 ) -> Result<SourceFacts, TransferError> {
-    let (_, opened) = Source::open(spec, options).await?;
-    Ok(judge(spec, &opened)?.facts)
+    let (source, opened) = Source::open(spec, options).await?;
+    let Some(packing) = Packing::detect(&opened.head) else {
+        return Ok(judge(spec, &opened)?.facts);
+    };
+    match unpacked::open(source, &opened, packing, location(spec), options).await? {
+        Inside::Image(_, inner) => Ok(judge_inside(spec, &inner, &opened, packing)?.facts),
+        Inside::Disk(disk) if options.measure && disk.facts.virtual_size.is_none() => {
+            disk.measure(options.measure_limit).await
+        }
+        Inside::Disk(disk) => Ok(disk.facts),
+    }
 }
 
 /// Whether the source is still the one that was probed.
@@ -80,26 +113,18 @@ fn is_expected(found: &SourceFacts, expected: &SourceFacts) -> bool {
     let same_validator = found.validator == expected.validator
         || found.validator.is_none()
         || expected.validator.is_none();
+    // The size of a packed disk is judged at its end.
+    let same_size = found.virtual_size == expected.virtual_size
+        || found.virtual_size.is_none()
+        || expected.virtual_size.is_none();
     same_validator
+        && same_size
         && found.format == expected.format
-        && found.virtual_size == expected.virtual_size
         && found.source_size == expected.source_size
 }
 
-/// The source opened, judged and planned.
-struct Prepared {
-    source: Source,
-    facts: SourceFacts,
-    plan: Plan,
-}
-
-async fn prepare(
-    request: &ImportRequest,
-    options: &Options,
-    memory: &Arc<Memory>,
-) -> Result<Prepared, TransferError> {
-    let (source, opened) = Source::open(&request.source, options).await?;
-    let Judged { facts, header } = judge(&request.source, &opened)?;
+/// Judges whether the source is what the request says.
+fn judge_request(request: &ImportRequest, facts: &SourceFacts) -> Result<(), TransferError> {
     if let Some(declared) = request.format.filter(|format| *format != facts.format) {
         return Err(TransferError::FormatMismatch {
             declared,
@@ -109,14 +134,60 @@ async fn prepare(
     if request
         .expected
         .as_ref()
-        .is_some_and(|expected| !is_expected(&facts, expected))
+        .is_some_and(|expected| !is_expected(facts, expected))
     {
         return Err(SourceError::SourceChanged(location(&request.source)).into());
     }
+    Ok(())
+}
+
+/// The source opened, judged and planned.
+enum Prepared {
+    Planned {
+        source: Source,
+        facts: SourceFacts,
+        plan: Plan,
+        memory: Arc<Memory>,
+    },
+    Sequential(unpacked::Disk),
+}
+
+async fn prepare(request: &ImportRequest, options: &Options) -> Result<Prepared, TransferError> {
+    let spec = &request.source;
+    let (source, opened) = Source::open(spec, options).await?;
+    let (source, opened, judged, budget) = match Packing::detect(&opened.head) {
+        None => {
+            let judged = judge(spec, &opened)?;
+            (source, opened, judged, options.memory_budget)
+        }
+        Some(packing) => {
+            match unpacked::open(source, &opened, packing, location(spec), options).await? {
+                Inside::Image(source, inner) => {
+                    let judged = judge_inside(spec, &inner, &opened, packing)?;
+                    let rest = source
+                        .packed()
+                        .map_or(options.memory_budget, |packed| packed.shares().rest);
+                    (source, inner, judged, rest)
+                }
+                Inside::Disk(mut disk) => {
+                    judge_request(request, &disk.facts)?;
+                    let said = request
+                        .expected
+                        .as_ref()
+                        .and_then(|facts| facts.virtual_size);
+                    disk.facts.virtual_size = disk.facts.virtual_size.or(said);
+                    return Ok(Prepared::Sequential(disk));
+                }
+            }
+        }
+    };
+    let Judged { facts, header } = judged;
+    judge_request(request, &facts)?;
+    let memory = Memory::new(budget);
     let plan = match header {
         None => Plan::raw(opened.size.unwrap_or_default())?,
         Some(header) => {
-            let l1 = read_l1(&source, &opened, &header, memory).await?;
+            let l1 = read_l1(&source, &opened, &header, &memory).await?;
             let access = if source.is_stream() {
                 Access::Stream
             } else {
@@ -125,10 +196,11 @@ async fn prepare(
             Plan::qcow2(header, l1, access)
         }
     };
-    Ok(Prepared {
+    Ok(Prepared::Planned {
         source,
         facts,
         plan,
+        memory,
     })
 }
 
@@ -168,15 +240,21 @@ pub(crate) async fn import(
     observer: Arc<dyn Observer>,
     cancel: CancellationToken,
 ) -> Result<Imported, TransferError> {
-    let memory = Memory::new(options.memory_budget);
-    let Prepared {
-        source,
-        facts,
-        plan,
-    } = tokio::select! {
+    let prepared = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(TransferError::Cancelled),
-        prepared = prepare(&request, options, &memory) => prepared?,
+        prepared = prepare(&request, options) => prepared?,
+    };
+    let (source, facts, plan, memory) = match prepared {
+        Prepared::Planned {
+            source,
+            facts,
+            plan,
+            memory,
+        } => (source, facts, plan, memory),
+        Prepared::Sequential(disk) => {
+            return import_packed_disk(disk, request.target, options, observer, cancel).await;
+        }
     };
     observer.facts(&facts);
 
@@ -185,7 +263,7 @@ pub(crate) async fn import(
         alignment: plan.alignment(),
         preallocation: request.preallocation,
     };
-    let resumable = facts.ranges && facts.validator.is_some();
+    let resumable = facts.ranges && facts.validator.is_some() && facts.packing.is_none();
     let resume = request.resume.filter(|checkpoint| {
         resumable && checkpoint.layout == plan::LAYOUT && checkpoint.is_of(&facts)
     });
@@ -210,7 +288,8 @@ pub(crate) async fn import(
         Arc::new(Tap::new(checksum.algorithm(), mark))
     });
     let before = resume.map_or(Progress::default(), |checkpoint| checkpoint.progress);
-    let pipeline = Pipeline {
+    let packed = source.packed().cloned();
+    let mut pipeline = Pipeline {
         source: Arc::new(source),
         plan: Arc::new(plan),
         disk: Arc::clone(&target.disk),
@@ -221,13 +300,29 @@ pub(crate) async fn import(
         mark: resumable.then(|| mark(facts.clone(), needs.size, target.identity, tap.clone())),
         tap: tap.clone(),
     };
-    let result = match pipeline.run(start, before, &cancel).await {
-        Ok(progress) => verify(&pipeline, &target, request.checksum.as_ref(), &*observer)
+    let mut result = pipeline.run(start, before, &cancel).await;
+    if let Err(TransferError::Source(SourceError::RangesRequired(_))) = &result
+        && let Some(source) = pipeline.source.rewinding()
+    {
+        tracing::info!("the image is not in the order of its disk: reading it several times");
+        pipeline = Pipeline {
+            source: Arc::new(source),
+            plan: Arc::new(Arc::unwrap_or_clone(pipeline.plan).for_access(Access::Ranges)),
+            ..pipeline
+        };
+        let start = Position { window: 0, item: 0 };
+        result = pipeline.run(start, Progress::default(), &cancel).await;
+    }
+    let result = match result {
+        Ok(progress) => verify(&pipeline.source, &target, tap.as_ref(), request.checksum.as_ref(), &*observer)
             .await
             .map(|()| progress),
         Err(error) => Err(error),
     };
     drop(pipeline);
+    if let Some(packed) = packed {
+        packed.ended().await;
+    }
     finish(target, result, options, &*observer)
         .await
         .map(|progress| Imported {
@@ -235,6 +330,82 @@ pub(crate) async fn import(
             progress,
             digest: tap.and_then(|tap| tap.checksum()),
         })
+}
+
+/// Imports a disk that is packed as it is.
+async fn import_packed_disk(
+    disk: unpacked::Disk,
+    target: TargetSpec,
+    options: &Options,
+    observer: Arc<dyn Observer>,
+    cancel: CancellationToken,
+) -> Result<Imported, TransferError> {
+    let unpacked::Disk {
+        packed,
+        first,
+        rest,
+        mut facts,
+    } = disk;
+    observer.facts(&facts);
+    let needs = Needs {
+        size: facts.virtual_size.unwrap_or_default(),
+        // Parts begin at multiples of this; an end that is none is met as
+        // one.
+        alignment: 4096,
+    };
+    let (target, _) = open_target(target, needs, options, None).await?;
+    let room = match facts.virtual_size {
+        Some(size) => Ok(size.max(target.capacity)),
+        None => target.room(options),
+    };
+    tracing::info!(
+        format = %facts.format,
+        packing = %packed.packing(),
+        virtual_size = facts.virtual_size,
+        "import begins"
+    );
+    let result = match room {
+        Ok(room) => {
+            let sequential = Sequential {
+                packed: Arc::clone(&packed),
+                first,
+                plain: rest,
+                size: facts.virtual_size,
+                disk: Arc::clone(&target.disk),
+                room,
+                capacity: target.capacity,
+                observer: Arc::clone(&observer),
+                options: options.clone(),
+            };
+            sequential.run(&cancel).await
+        }
+        Err(error) => Err(error.into()),
+    };
+    let result = match result {
+        Ok(progress) => complete_size(&packed, &target, &*observer, progress).await,
+        Err(error) => Err(error),
+    };
+    packed.ended().await;
+    let progress = finish(target, result, options, &*observer).await?;
+    facts.virtual_size = Some(progress.total);
+    Ok(Imported {
+        facts,
+        progress,
+        digest: None,
+    })
+}
+
+/// Gives the target the size that the disk turned out to have, and verifies
+/// it.
+async fn complete_size(
+    packed: &Packed,
+    target: &Target,
+    observer: &dyn Observer,
+    progress: Progress,
+) -> Result<Progress, TransferError> {
+    target.set_size(progress.total)?;
+    verify(packed.source(), target, None, None, observer).await?;
+    Ok(progress)
 }
 
 async fn open_target(
@@ -267,14 +438,15 @@ fn mark(facts: SourceFacts, virtual_size: u64, target: u64, tap: Option<Arc<Tap>
 
 /// Judges what was read, flushes the disk and judges what it now begins with.
 async fn verify(
-    pipeline: &Pipeline,
+    source: &Source,
     target: &Target,
+    tap: Option<&Arc<Tap>>,
     expected: Option<&Checksum>,
     observer: &dyn Observer,
 ) -> Result<(), TransferError> {
     observer.verifying();
-    pipeline.source.judge_unchanged().await?;
-    let found = pipeline.tap.as_ref().and_then(|tap| tap.checksum());
+    source.judge_unchanged().await?;
+    let found = tap.and_then(|tap| tap.checksum());
     if let (Some(expected), Some(found)) = (expected, found)
         && *expected != found
     {

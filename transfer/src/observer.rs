@@ -9,7 +9,9 @@ use crate::request::SourceFacts;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// The size of the disk.
+    /// The size of the disk; 0 as long as it is not known, which is so to the
+    /// end for some packed sources. How far they are is told by `received`
+    /// and the length of the source.
     pub total: u64,
     /// How much of the disk is settled, as data or as zeros. The only count
     /// that reaches `total`.

@@ -60,6 +60,11 @@ pub struct Options {
     pub progress_interval: Duration,
     /// How much room a disk file needs up front.
     pub space_policy: SpacePolicy,
+    /// Whether [`crate::probe`] reads a packed source to its end where it does
+    /// not otherwise tell the size of its disk.
+    pub measure: bool,
+    /// How many bytes of a disk are counted so at most.
+    pub measure_limit: u64,
     /// Whether an unfinished disk file is kept, to be resumed, when an import
     /// ends in an error that is not final.
     pub keep_partial: bool,
@@ -82,6 +87,8 @@ impl Default for Options {
             checkpoint_interval: 32 << 20,
             progress_interval: Duration::from_millis(500),
             space_policy: SpacePolicy::default(),
+            measure: true,
+            measure_limit: 16 << 40,
             keep_partial: true,
         }
     }

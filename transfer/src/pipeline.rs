@@ -7,6 +7,7 @@
 
 mod items;
 mod ledger;
+mod sequential;
 mod worker;
 mod zeros;
 
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use self::items::{Items, Next};
 use self::ledger::Ledger;
 pub(crate) use self::ledger::Position;
+pub(crate) use self::sequential::Sequential;
 use self::worker::Workers;
 use crate::buffer::{Buffer, Memory};
 use crate::digest::Tap;
@@ -128,13 +130,7 @@ impl Pipeline {
     }
 
     fn workers(&self) -> usize {
-        // Each has buffers of its own beside the budget. A few more than there
-        // are cores: while some wait for the disk, the others decode.
-        let cores = || std::thread::available_parallelism().map_or(2, usize::from);
-        self.options
-            .workers
-            .unwrap_or_else(|| cores().min(MOST_WORKERS) + WRITING)
-            .max(1)
+        workers(&self.options)
     }
 
     async fn drive(
@@ -397,6 +393,17 @@ impl Run {
             self.ledger.finish(position, bytes);
         }
     }
+}
+
+/// How many threads decode and write.
+fn workers(options: &Options) -> usize {
+    // Each has buffers of its own beside the budget. A few more than there
+    // are cores: while some wait for the disk, the others decode.
+    let cores = || std::thread::available_parallelism().map_or(2, usize::from);
+    options
+        .workers
+        .unwrap_or_else(|| cores().min(MOST_WORKERS) + WRITING)
+        .max(1)
 }
 
 fn finished(joined: Result<Outcome, JoinError>) -> Outcome {

@@ -131,7 +131,7 @@ pub struct SourceFacts {
     pub packing: Option<Packing>,
     /// The size of the disk in bytes, a multiple of 512: a raw source of
     /// another length is padded with zeros. `None` where a packed source does
-    /// not tell before all of it was read.
+    /// not tell before all of it was read, and nobody has measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_size: Option<u64>,
     /// The length of the source in bytes, where it is told.

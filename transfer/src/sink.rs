@@ -13,13 +13,13 @@ use std::sync::Arc;
 pub(crate) use disk::Disk;
 
 use crate::error::{Side, TargetError, TransferError};
-use crate::options::Options;
+use crate::options::{Options, SpacePolicy};
 use crate::request::TargetSpec;
 
 /// What the disk needs of its target.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Needs {
-    /// The disk's size.
+    /// The disk's size; 0 where it shows only at the end.
     pub(crate) size: u64,
     /// What all places of pieces are multiples of.
     pub(crate) alignment: u64,
@@ -78,6 +78,24 @@ impl Target {
         }
     }
 
+    /// The most that a disk may have that was opened without a size.
+    pub(crate) fn room(&self, options: &Options) -> Result<u64, TargetError> {
+        match &self.completion {
+            Completion::Block => Ok(self.capacity),
+            Completion::File(_) if options.space_policy == SpacePolicy::Sparse => Ok(u64::MAX),
+            Completion::File(unfinished) => unfinished.room(),
+        }
+    }
+
+    /// Gives a disk that was opened without a size the one it turned out to
+    /// have.
+    pub(crate) fn set_size(&self, size: u64) -> Result<(), TargetError> {
+        match &self.completion {
+            Completion::Block => Ok(()),
+            Completion::File(unfinished) => unfinished.grow(self.disk.file(), size),
+        }
+    }
+
     /// Makes a verified disk durable, and visible under its name.
     pub(crate) fn complete(&self) -> Result<(), TargetError> {
         match &self.completion {
@@ -89,7 +107,9 @@ impl Target {
     /// Leaves a target whose import ended in `error`. A disk that is refused
     /// is unmade; an unfinished file stays only to be resumed.
     pub(crate) fn abandon(self, error: &TransferError, options: &Options) {
-        let refused = error.side() == Side::Refused;
+        // What did not fit must not pass for a disk either.
+        let outgrown = matches!(error, TransferError::Target(TargetError::Outgrown { .. }));
+        let refused = error.side() == Side::Refused || outgrown;
         // Nobody comes back for what can never be finished.
         let is_final = !error.is_retryable() && !matches!(error, TransferError::Cancelled);
         match self.completion {

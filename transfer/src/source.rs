@@ -12,8 +12,11 @@ mod proxy;
 mod retry;
 mod stream;
 mod tls;
+pub(crate) mod unpack;
 
 pub(crate) use client::shown;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hypercloud_disk::Extent;
@@ -106,7 +109,7 @@ impl Source {
         };
         async move {
             match asked {
-                Asked::Stream(answer) => answer.wait().await,
+                Asked::Stream(answer) => answer.wait_for(place).await,
                 Asked::File(file, buffer) => file.read(place, buffer).await,
                 Asked::Http(http, mut buffer) => {
                     let length = usize::try_from(place.length).unwrap_or(usize::MAX);
@@ -115,6 +118,43 @@ impl Source {
                     Ok(buffer)
                 }
             }
+        }
+    }
+
+    /// The same for the end of a stream whose length is not known: gives as
+    /// many bytes as there are, none behind its end.
+    pub(crate) async fn read_up_to(
+        &self,
+        place: Extent,
+        buffer: Buffer,
+    ) -> Result<unpack::Part, SourceError> {
+        match self {
+            Self::Stream(stream) => stream.ask(place, buffer).wait().await,
+            Self::File(_) | Self::Http(_) => {
+                let length = usize::try_from(place.length).unwrap_or(usize::MAX);
+                let buffer = self.read(place, buffer).await?;
+                Ok(unpack::Part::new(buffer, length))
+            }
+        }
+    }
+
+    /// The same source, read from its beginning as often as it takes; `None`
+    /// for one that can be read anywhere, or could change between two passes.
+    pub(crate) fn rewinding(&self) -> Option<Self> {
+        match self {
+            Self::Stream(stream) => stream.rewinding().map(Self::Stream),
+            Self::File(_) | Self::Http(_) => None,
+        }
+    }
+
+    /// The source in which this one is packed.
+    pub(crate) fn packed(&self) -> Option<&Arc<unpack::Packed>> {
+        match self {
+            Self::Stream(stream) => match stream.origin() {
+                stream::Origin::Packed(packed) => Some(packed),
+                stream::Origin::Http(_) => None,
+            },
+            Self::File(_) | Self::Http(_) => None,
         }
     }
 
@@ -145,6 +185,18 @@ impl Source {
         }
     }
 
+    /// The image that is packed in `packed`, of which `first` was read and
+    /// `rest` follows. It is a stream.
+    pub(crate) fn unpacked(
+        packed: Arc<unpack::Packed>,
+        options: &Options,
+        first: Option<unpack::Part>,
+        rest: unpack::Plain,
+    ) -> Self {
+        let stream = stream::StreamReader::unpacked(packed, options.clone(), first, rest);
+        Self::Stream(stream)
+    }
+
     /// Whether stretches have to be asked for in order.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self, Self::Stream(_))
@@ -155,7 +207,12 @@ impl Source {
     pub(crate) async fn judge_unchanged(&self) -> Result<(), SourceError> {
         match self {
             Self::File(file) => file.judge_unchanged().await,
-            Self::Http(_) | Self::Stream(_) => Ok(()),
+            Self::Http(_) => Ok(()),
+            Self::Stream(_) => match self.packed() {
+                // A source within a source: its type would be without end.
+                Some(packed) => Box::pin(packed.source().judge_unchanged()).await,
+                None => Ok(()),
+            },
         }
     }
 }

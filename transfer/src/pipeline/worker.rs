@@ -106,15 +106,15 @@ impl Drop for Lent {
 }
 
 /// Where bytes go, and their count.
-struct Output<'a> {
-    disk: &'a Disk,
-    written: &'a AtomicU64,
-    halt: &'a CancellationToken,
+pub(super) struct Output<'a> {
+    pub(super) disk: &'a Disk,
+    pub(super) written: &'a AtomicU64,
+    pub(super) halt: &'a CancellationToken,
 }
 
 impl Output<'_> {
     /// Brings bytes onto the disk, long zeros as zeros.
-    fn put(&self, guest: u64, bytes: &[u8]) -> Result<(), TransferError> {
+    pub(super) fn put(&self, guest: u64, bytes: &[u8]) -> Result<(), TransferError> {
         for part in zeros::parts(bytes, self.disk.zero_run()) {
             let start = guest + part.start as u64;
             if part.is_zero {

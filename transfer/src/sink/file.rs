@@ -196,17 +196,22 @@ impl Unfinished {
             .map_err(|error| open_error(shown(), error))
     }
 
+    /// Bytes that the file system has left.
+    pub(super) fn room(&self) -> Result<u64, TargetError> {
+        rustix::fs::fstatvfs(&self.directory)
+            .map(|room| free(&room))
+            .map_err(|error| open_error(self.spec.directory.clone(), error))
+    }
+
     fn judge_space(&self, needed: u64, own: u64) -> Result<(), TargetError> {
-        let room = rustix::fs::fstatvfs(&self.directory)
-            .map_err(|error| open_error(self.spec.directory.clone(), error))?;
-        let available = free(&room).saturating_add(own);
+        let available = self.room()?.saturating_add(own);
         if available < needed {
             return Err(TargetError::TooSmall { needed, available });
         }
         Ok(())
     }
 
-    fn grow(&self, file: &File, size: u64) -> Result<(), TargetError> {
+    pub(super) fn grow(&self, file: &File, size: u64) -> Result<(), TargetError> {
         match rustix::fs::ftruncate(file, size) {
             Ok(()) => Ok(()),
             // No file of this file system can be so large.

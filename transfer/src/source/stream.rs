@@ -4,16 +4,27 @@
 //! they were asked for. The last bytes that went by are kept, as neighbouring
 //! stretches may share a few; anything further back is gone, and asking for it
 //! is [`SourceError::RangesRequired`].
+//!
+//! A stream that rewinds begins again instead, and reads up to what was asked
+//! for. That is how an image is read whose layout does not suit the way its
+//! bytes come: it costs another pass rather than room for a copy. It takes a
+//! source that says when it changed, as two passes must give the same bytes.
+
+mod origin;
 
 use bytes::{Buf, Bytes};
 use hypercloud_disk::Extent;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use super::http::{Body, HttpReader};
+use self::origin::Flow;
+pub(super) use self::origin::Origin;
+use super::http::{Failure, HttpReader};
 use super::retry::Retry;
+use super::unpack::{Packed, Part, Plain};
 use crate::buffer::Buffer;
 use crate::error::SourceError;
+use crate::options::Options;
 
 /// How many bytes that went by can be asked for again. QEMU begins a table at
 /// a new cluster while compressed data goes on in the old one, so the clusters
@@ -21,9 +32,14 @@ use crate::error::SourceError;
 /// table itself.
 const KEPT: usize = 1 << 20;
 
+/// How often a stream rewinds. An image of clusters of 64 KiB takes two or
+/// three passes for each 16 GiB of its disk.
+const PASSES: u32 = 64;
+
 /// Serves stretches of a stream, in order.
 pub(crate) struct StreamReader {
-    reader: HttpReader,
+    origin: Origin,
+    options: Options,
     asked: mpsc::UnboundedSender<Asked>,
     task: AbortHandle,
 }
@@ -31,38 +47,85 @@ pub(crate) struct StreamReader {
 struct Asked {
     place: Extent,
     buffer: Buffer,
-    reply: oneshot::Sender<Result<Buffer, SourceError>>,
+    reply: oneshot::Sender<Result<Part, SourceError>>,
 }
 
 /// The answer to come.
 pub(super) struct Answer {
-    reply: oneshot::Receiver<Result<Buffer, SourceError>>,
+    reply: oneshot::Receiver<Result<Part, SourceError>>,
     location: String,
 }
 
 impl Answer {
-    pub(super) async fn wait(self) -> Result<Buffer, SourceError> {
+    /// The bytes that were asked for; fewer only where the source ended, and
+    /// had not said how long it is.
+    pub(super) async fn wait(self) -> Result<Part, SourceError> {
         // The task ends only with the reader.
         self.reply
             .await
             .unwrap_or(Err(SourceError::Stalled(self.location)))
     }
+
+    /// All the bytes at `place`, which was asked for.
+    pub(super) async fn wait_for(self, place: Extent) -> Result<Buffer, SourceError> {
+        let location = self.location.clone();
+        let (buffer, filled) = self.wait().await?.into_inner();
+        let received = place.start + filled as u64;
+        if received < place.end() {
+            return Err(SourceError::WrongLength {
+                location,
+                expected: place.end(),
+                received,
+            });
+        }
+        Ok(buffer)
+    }
 }
 
 impl StreamReader {
+    /// A file on a server without ranges.
     pub(super) fn new(reader: HttpReader) -> Self {
+        let options = reader.options().clone();
+        Self::start(Origin::Http(reader), options, 0, None)
+    }
+
+    /// What is packed in another source, of which `first` was read already.
+    pub(super) fn unpacked(
+        packed: std::sync::Arc<Packed>,
+        options: Options,
+        first: Option<Part>,
+        rest: Plain,
+    ) -> Self {
+        let first = first.map_or_else(Bytes::new, Bytes::from_owner);
+        let begun = Some((first, Flow::Packed(rest)));
+        Self::start(Origin::Packed(packed), options, 0, begun)
+    }
+
+    /// The same source from its beginning, as a stream that rewinds; `None`
+    /// where a second pass could be over other bytes.
+    pub(super) fn rewinding(&self) -> Option<Self> {
+        self.origin
+            .is_repeatable()
+            .then(|| Self::start(self.origin.clone(), self.options.clone(), PASSES, None))
+    }
+
+    fn start(origin: Origin, options: Options, rewinds: u32, begun: Option<(Bytes, Flow)>) -> Self {
         let (asked, questions) = mpsc::unbounded_channel();
+        let (pending, flow) =
+            begun.map_or((Bytes::new(), None), |(first, flow)| (first, Some(flow)));
         let stream = Stream {
-            retry: Retry::new(reader.options()),
-            reader: reader.clone(),
-            body: None,
-            pending: Bytes::new(),
+            retry: Retry::new(&options),
+            origin: origin.clone(),
+            rewinds,
+            flow,
+            pending,
             position: 0,
             kept: Vec::with_capacity(2 * KEPT),
         };
         let task = tokio::spawn(stream.serve(questions)).abort_handle();
         Self {
-            reader,
+            origin,
+            options,
             asked,
             task,
         }
@@ -78,12 +141,16 @@ impl StreamReader {
         });
         Answer {
             reply: answer,
-            location: self.reader.shown(),
+            location: self.origin.shown(),
         }
     }
 
+    pub(super) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
     pub(super) fn received(&self) -> u64 {
-        self.reader.received()
+        self.origin.received()
     }
 }
 
@@ -94,9 +161,11 @@ impl Drop for StreamReader {
 }
 
 struct Stream {
-    reader: HttpReader,
+    origin: Origin,
     retry: Retry,
-    body: Option<Body>,
+    /// How often it may begin again for what has gone by.
+    rewinds: u32,
+    flow: Option<Flow>,
     /// Received and not yet gone by.
     pending: Bytes,
     /// Where in the source `pending` begins.
@@ -117,44 +186,70 @@ impl Stream {
             let into = buffer.get_mut(..length).unwrap_or_default();
             let result = self.fill(place, into).await;
             // Whoever asked may have stopped listening.
-            let _ = reply.send(result.map(|()| buffer));
+            let _ = reply.send(result.map(|filled| Part::new(buffer, filled)));
         }
     }
 
-    async fn fill(&mut self, place: Extent, into: &mut [u8]) -> Result<(), SourceError> {
+    async fn fill(&mut self, place: Extent, into: &mut [u8]) -> Result<usize, SourceError> {
         let mut filled = 0;
         if place.start < self.position {
-            let back = usize::try_from(self.position - place.start).unwrap_or(usize::MAX);
-            let from = self
-                .kept
-                .len()
-                .checked_sub(back)
-                .ok_or_else(|| SourceError::RangesRequired(self.reader.shown()))?;
-            let kept = self.kept.get(from..).unwrap_or_default();
-            filled = kept.len().min(into.len());
-            into.get_mut(..filled)
-                .unwrap_or_default()
-                .copy_from_slice(&kept[..filled]);
+            match self.gone_by(place.start) {
+                Some(kept) => {
+                    filled = kept.len().min(into.len());
+                    into.get_mut(..filled)
+                        .unwrap_or_default()
+                        .copy_from_slice(&kept[..filled]);
+                }
+                None => self.rewind()?,
+            }
         }
         while self.position < place.start {
             let ahead = place.start - self.position;
-            self.advance(usize::try_from(ahead).unwrap_or(usize::MAX))
-                .await?;
+            let ahead = usize::try_from(ahead).unwrap_or(usize::MAX);
+            if self.advance(ahead).await?.is_empty() {
+                return Ok(0);
+            }
         }
         while filled < into.len() {
             let part = self.advance(into.len() - filled).await?;
+            if part.is_empty() {
+                break;
+            }
             into.get_mut(filled..filled + part.len())
                 .unwrap_or_default()
                 .copy_from_slice(&part);
             filled += part.len();
         }
+        Ok(filled)
+    }
+
+    /// What is kept from a place behind the position on.
+    fn gone_by(&self, start: u64) -> Option<&[u8]> {
+        let back = usize::try_from(self.position - start).ok()?;
+        self.kept.get(self.kept.len().checked_sub(back)?..)
+    }
+
+    fn rewind(&mut self) -> Result<(), SourceError> {
+        if self.rewinds == 0 {
+            return Err(SourceError::RangesRequired(self.origin.shown()));
+        }
+        self.rewinds -= 1;
+        tracing::debug!(position = self.position, "reading the source again");
+        self.flow = None;
+        self.pending = Bytes::new();
+        self.position = 0;
+        self.kept.clear();
         Ok(())
     }
 
-    /// The next bytes of the source, at least one and at most `limit`.
+    /// The next bytes of the source, at most `limit`; none at the end of one
+    /// that has not said how long it is.
     async fn advance(&mut self, limit: usize) -> Result<Bytes, SourceError> {
         while self.pending.is_empty() {
-            self.pending = self.receive().await?;
+            match self.receive().await? {
+                Some(chunk) => self.pending = chunk,
+                None => return Ok(Bytes::new()),
+            }
         }
         let part = self.pending.split_to(limit.min(self.pending.len()));
         self.position += part.len() as u64;
@@ -180,51 +275,46 @@ impl Stream {
     /// to where it broke, which only a validator makes safe. Each new
     /// beginning costs all that came before, so progress grants no more of
     /// them.
-    async fn receive(&mut self) -> Result<Bytes, SourceError> {
+    async fn receive(&mut self) -> Result<Option<Bytes>, SourceError> {
         loop {
             let failure = match self.try_receive().await {
                 Ok(chunk) => return Ok(chunk),
                 Err(failure) => failure,
             };
-            self.body = None;
-            if self.position > 0 && !self.reader.has_validator() {
+            self.flow = None;
+            let safe = self.position == 0 || self.origin.is_repeatable();
+            if !safe || !self.origin.is_worth_another_try() {
                 return Err(failure.error);
             }
             self.retry.pause(failure.error, failure.after).await?;
         }
     }
 
-    async fn try_receive(&mut self) -> Result<Bytes, super::http::Failure> {
-        if self.body.is_none() {
-            let mut body = self.reader.begin().await?;
-            let mut behind = self.position;
-            while behind > 0 {
-                let mut chunk = self.next_of(&mut body).await?;
-                let gone = behind.min(chunk.len() as u64);
-                behind -= gone;
-                chunk.advance(gone as usize);
-                if !chunk.is_empty() {
-                    self.body = Some(body);
-                    return Ok(chunk);
-                }
+    async fn try_receive(&mut self) -> Result<Option<Bytes>, Failure> {
+        let mut behind = 0;
+        let mut flow = match self.flow.take() {
+            Some(flow) => flow,
+            None => {
+                behind = self.position;
+                self.origin.begin().await?
             }
-            self.body = Some(body);
+        };
+        let chunk = loop {
+            let Some(mut chunk) = flow.chunk().await? else {
+                break None;
+            };
+            let gone = behind.min(chunk.len() as u64);
+            behind -= gone;
+            chunk.advance(gone as usize);
+            if !chunk.is_empty() {
+                break Some(chunk);
+            }
+        };
+        self.flow = Some(flow);
+        // An end before the place where it broke last time is another's.
+        if chunk.is_none() && (behind > 0 || !self.origin.has_open_end()) {
+            return Err(self.origin.ended(self.position).into());
         }
-        let mut body = self.body.take().ok_or_else(|| self.ended())?;
-        let chunk = self.next_of(&mut body).await?;
-        self.body = Some(body);
         Ok(chunk)
-    }
-
-    async fn next_of(&self, body: &mut Body) -> Result<Bytes, super::http::Failure> {
-        body.chunk().await?.ok_or_else(|| self.ended().into())
-    }
-
-    fn ended(&self) -> SourceError {
-        SourceError::WrongLength {
-            location: self.reader.shown(),
-            expected: self.position + 1,
-            received: self.position,
-        }
     }
 }

@@ -174,7 +174,7 @@ async fn what_is_no_disk_is_refused() {
             Reply::status(416).header("Content-Range", "bytes */0"),
         ),
         ("UnsupportedFormat", Reply::whole(b"KDMV and so on")),
-        ("UnsupportedFormat", Reply::whole(b"\x1f\x8b and so on")),
+        ("DamagedPacking", Reply::whole(b"\x1f\x8b and so on")),
         ("TruncatedImage", Reply::whole(b"QFI\xfb\0\0\0\x03")),
     ];
     for (reason, reply) in refused {

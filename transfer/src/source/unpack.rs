@@ -1,0 +1,217 @@
+//! Packed sources: gzip, xz or Zstandard around an image.
+//!
+//! The packed bytes are fetched ahead ([`feed`]), several ranges at once where
+//! the source has them; a thread unpacks them in order ([`inflate`]). What
+//! comes out is a [`Plain`], to be read from its beginning to its end. Nothing
+//! is kept on the way: whoever needs bytes that have gone by begins again.
+//!
+//! Invariants:
+//! - memory is bounded by [`Shares`], whatever the data asks for: what would
+//!   take more is refused;
+//! - the data's own checksums are verified, and nothing may follow it;
+//! - the end of the data is told only after all of it was found good.
+
+mod codec;
+mod feed;
+mod inflate;
+mod part;
+
+use std::sync::Arc;
+
+use hypercloud_disk::{Packing, Refusal};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use self::codec::Limits;
+use self::inflate::{Input, Output};
+pub(crate) use self::part::Part;
+use super::Source;
+use crate::buffer::Memory;
+use crate::error::SourceError;
+
+/// Bytes of one part, packed or plain.
+const PART: usize = 1 << 20;
+
+/// How the memory budget is shared out while a packed source is read. Each
+/// has its own, so that none waits for what another holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shares {
+    /// For packed bytes that were fetched ahead.
+    feed: usize,
+    /// For plain bytes on their way.
+    plain: usize,
+    /// For what unpacking needs itself.
+    codec: usize,
+    /// For whatever reads the plain bytes.
+    pub(crate) rest: usize,
+}
+
+impl Shares {
+    pub(crate) fn of(budget: usize, packing: Packing) -> Self {
+        let feed = budget / 8;
+        let plain = budget / 12;
+        let codec = match packing {
+            // A window of 32 KiB, and tables.
+            Packing::Gzip => 1 << 20,
+            Packing::Xz | Packing::Zstd => budget / 10 * 7,
+        };
+        Self {
+            feed,
+            plain,
+            codec,
+            rest: budget.saturating_sub(feed + plain + codec),
+        }
+    }
+}
+
+/// A packed source.
+pub(crate) struct Packed {
+    source: Arc<Source>,
+    packing: Packing,
+    /// Its length, packed, where it is told.
+    size: Option<u64>,
+    has_validator: bool,
+    location: String,
+    shares: Shares,
+    threads: u32,
+    /// What may still be running.
+    tracker: TaskTracker,
+}
+
+impl Packed {
+    pub(crate) fn new(
+        source: Source,
+        packing: Packing,
+        opened: &super::Opened,
+        location: String,
+        budget: usize,
+    ) -> Self {
+        // A second pass over the plain bytes is one over the packed ones.
+        let source = match &source {
+            Source::Stream(stream) => stream.rewinding().map_or(source, Source::Stream),
+            _ => source,
+        };
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Self {
+            source: Arc::new(source),
+            packing,
+            size: opened.size,
+            has_validator: opened.validator.is_some(),
+            location,
+            shares: Shares::of(budget, packing),
+            threads: u32::try_from(cores.min(8)).unwrap_or(1),
+            tracker: TaskTracker::new(),
+        }
+    }
+
+    pub(crate) fn packing(&self) -> Packing {
+        self.packing
+    }
+
+    pub(crate) fn shares(&self) -> Shares {
+        self.shares
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    pub(crate) fn shown(&self) -> &str {
+        &self.location
+    }
+
+    pub(crate) fn received(&self) -> u64 {
+        self.source.received()
+    }
+
+    pub(crate) fn has_validator(&self) -> bool {
+        self.has_validator
+    }
+
+    /// Begins to unpack, from the beginning.
+    pub(crate) fn begin(&self) -> Plain {
+        let (packed, input) = mpsc::channel(1);
+        let feed = feed::feed(
+            Arc::clone(&self.source),
+            self.size,
+            Memory::new(self.shares.feed),
+            packed,
+        );
+        let (plain, parts) = mpsc::channel(1);
+        let memory = Memory::new(self.shares.plain);
+        let (packing, limits) = (
+            self.packing,
+            Limits {
+                memory: self.shares.codec as u64,
+                threads: self.threads,
+            },
+        );
+        let runtime = Handle::current();
+        self.tracker.spawn_blocking(move || {
+            let room = || Part::new(runtime.block_on(memory.take(PART)), 0);
+            let mut output = Output::new(room, |part| {
+                plain.blocking_send(Ok(Some(part))).map_err(|_| ())
+            });
+            let end = match inflate::unpack(packing, limits, &mut Input::new(input), &mut output) {
+                Ok(()) => Ok(None),
+                Err(inflate::Stop::Failed(error)) => Err(error),
+                Err(inflate::Stop::Abandoned) => return,
+            };
+            // Whoever took the parts may have stopped.
+            let _ = plain.blocking_send(end);
+        });
+        Plain {
+            parts,
+            location: self.location.clone(),
+            packing: self.packing,
+            _feed: AbortOnDropHandle::new(self.tracker.spawn(feed)),
+        }
+    }
+
+    /// Waits until nothing of what was begun and given up is running.
+    pub(crate) async fn ended(&self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+        self.tracker.reopen();
+    }
+}
+
+/// What is packed in a source, from its beginning to its end.
+pub(crate) struct Plain {
+    parts: mpsc::Receiver<Result<Option<Part>, SourceError>>,
+    location: String,
+    packing: Packing,
+    _feed: AbortOnDropHandle<()>,
+}
+
+impl Plain {
+    /// The next bytes: as many as a part has, fewer only at the end; `None`
+    /// behind it. May be dropped and called again.
+    pub(crate) async fn next(&mut self) -> Result<Option<Part>, SourceError> {
+        // The thread ends without a word only when it died.
+        self.parts
+            .recv()
+            .await
+            .unwrap_or_else(|| Err(SourceError::Stalled(self.location.clone())))
+    }
+
+    /// Reads all of it and counts.
+    ///
+    /// # Errors
+    /// [`Refusal::UnpacksTooLarge`] as soon as there are more than `limit`
+    /// bytes.
+    pub(crate) async fn count(&mut self, limit: u64) -> Result<u64, SourceError> {
+        let mut count = 0;
+        while let Some(part) = self.next().await? {
+            count += part.as_ref().len() as u64;
+            if count > limit {
+                return Err(SourceError::Refused(Refusal::UnpacksTooLarge {
+                    packing: self.packing,
+                    limit,
+                }));
+            }
+        }
+        Ok(count)
+    }
+}
