@@ -23,7 +23,7 @@ use crate::digest::Tap;
 use crate::error::{SourceError, TargetError, TransferError};
 use crate::observer::{Observer, Progress};
 use crate::options::Options;
-use crate::pipeline::{Mark, Pipeline, Position, Sequential};
+use crate::pipeline::{Mark, Pipeline, Position, Sequential, Supply};
 use crate::request::{ImportRequest, Imported, SourceFacts, SourceSpec, TargetSpec};
 use crate::sink::{Needs, Target};
 use crate::source::unpack::Packed;
@@ -344,6 +344,7 @@ async fn import_packed_disk(
         packed,
         first,
         rest,
+        blocks,
         mut facts,
     } = disk;
     observer.facts(&facts);
@@ -367,9 +368,8 @@ async fn import_packed_disk(
     let result = match room {
         Ok(room) => {
             let sequential = Sequential {
+                supply: Supply::new(&packed, first, rest, blocks, options),
                 packed: Arc::clone(&packed),
-                first,
-                plain: rest,
                 size: facts.virtual_size,
                 disk: Arc::clone(&target.disk),
                 room,

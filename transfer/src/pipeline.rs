@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use self::items::{Items, Next};
 use self::ledger::Ledger;
 pub(crate) use self::ledger::Position;
-pub(crate) use self::sequential::Sequential;
+pub(crate) use self::sequential::{Sequential, Supply};
 use self::worker::Workers;
 use crate::buffer::{Buffer, Memory};
 use crate::digest::Tap;

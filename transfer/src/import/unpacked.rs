@@ -10,7 +10,7 @@ use hypercloud_disk::{ImageFormat, Packing, Refusal};
 use crate::error::TransferError;
 use crate::options::Options;
 use crate::request::SourceFacts;
-use crate::source::unpack::{Packed, Part, Plain};
+use crate::source::unpack::{Blocks, Packed, Part, Plain};
 use crate::source::{Opened, Source};
 
 /// What a packed source holds.
@@ -26,6 +26,8 @@ pub(super) struct Disk {
     pub(super) packed: Arc<Packed>,
     pub(super) first: Option<Part>,
     pub(super) rest: Plain,
+    /// Where it is in parts that can be unpacked on their own.
+    pub(super) blocks: Option<Blocks>,
     pub(super) facts: SourceFacts,
 }
 
@@ -62,19 +64,24 @@ pub(super) async fn open(
             let source = Source::unpacked(packed, options, first, rest);
             Ok(Inside::Image(source, inner))
         }
-        format => Ok(Inside::Disk(Disk {
-            packed,
-            first,
-            rest,
-            facts: SourceFacts {
-                format,
-                packing: Some(packing),
-                virtual_size: None,
-                source_size: opened.size,
-                validator: opened.validator.clone(),
-                ranges: opened.ranges,
-            },
-        })),
+        format => {
+            let blocks = packed.blocks().await?;
+            let plain = blocks.as_ref().map(|blocks| raw_virtual_size(blocks.plain));
+            Ok(Inside::Disk(Disk {
+                packed,
+                first,
+                rest,
+                blocks,
+                facts: SourceFacts {
+                    format,
+                    packing: Some(packing),
+                    virtual_size: plain.transpose()?,
+                    source_size: opened.size,
+                    validator: opened.validator.clone(),
+                    ranges: opened.ranges,
+                },
+            }))
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! A raw disk whose bytes come in order, and whose size shows at the end.
 //!
 //! Each part is written by a thread of its own, several at once, while the
-//! next is on its way. There is no position to come back to: what is packed
-//! cannot be entered half way.
+//! next is on its way. Where the bytes are in blocks that can be unpacked on
+//! their own, each thread unpacks one and writes it. There is no position to
+//! come back to: what is packed is imported from its beginning.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,15 +20,12 @@ use crate::error::{SourceError, TargetError, TransferError};
 use crate::observer::{Observer, Progress};
 use crate::options::Options;
 use crate::sink::Disk;
-use crate::source::unpack::{Packed, Part, Plain};
+use crate::source::unpack::{Block, BlockReader, Blocks, Packed, Part, Plain};
 
 /// All that such an import runs on.
 pub(crate) struct Sequential {
     pub(crate) packed: Arc<Packed>,
-    /// What was read already.
-    pub(crate) first: Option<Part>,
-    /// What follows it.
-    pub(crate) plain: Plain,
+    pub(crate) supply: Supply,
     /// The size the disk is said to have.
     pub(crate) size: Option<u64>,
     pub(crate) disk: Arc<Disk>,
@@ -36,6 +35,71 @@ pub(crate) struct Sequential {
     pub(crate) capacity: u64,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) options: Options,
+}
+
+/// How the bytes come.
+pub(crate) enum Supply {
+    /// In order.
+    Stream {
+        /// What was read already.
+        first: Option<Part>,
+        /// What follows it.
+        rest: Plain,
+    },
+    /// In blocks, in any order.
+    Blocks {
+        reader: Arc<BlockReader>,
+        left: VecDeque<Block>,
+    },
+}
+
+impl Supply {
+    /// The fastest way that there is.
+    pub(crate) fn new(
+        packed: &Arc<Packed>,
+        first: Option<Part>,
+        rest: Plain,
+        blocks: Option<Blocks>,
+        options: &Options,
+    ) -> Self {
+        let by_blocks = blocks.and_then(|blocks| {
+            let reader = packed.by_blocks(&blocks, workers(options))?;
+            Some((reader, blocks))
+        });
+        match by_blocks {
+            Some((reader, blocks)) => Self::Blocks {
+                reader: Arc::new(reader),
+                left: blocks.blocks.into(),
+            },
+            None => Self::Stream { first, rest },
+        }
+    }
+
+    fn at_once(&self, options: &Options) -> usize {
+        match self {
+            Self::Stream { .. } => workers(options),
+            Self::Blocks { reader, .. } => reader.at_once,
+        }
+    }
+
+    /// What comes next. May be dropped and called again.
+    async fn next(&mut self) -> Result<Option<Supplied>, SourceError> {
+        match self {
+            Self::Stream { first, rest } => match first.take() {
+                Some(part) => Ok(Some(Supplied::Part(part))),
+                None => Ok(rest.next().await?.map(Supplied::Part)),
+            },
+            Self::Blocks { reader, left } => Ok(left
+                .pop_front()
+                .map(|block| Supplied::Block(Arc::clone(reader), block))),
+        }
+    }
+}
+
+/// What is to be written next.
+enum Supplied {
+    Part(Part),
+    Block(Arc<BlockReader>, Block),
 }
 
 /// The state of a run.
@@ -86,12 +150,9 @@ impl Sequential {
         run: &mut Run,
         cancel: &CancellationToken,
     ) -> Result<u64, TransferError> {
-        let workers = workers(&self.options);
+        let at_once = self.supply.at_once(&self.options);
         let mut ticker = tokio::time::interval(self.options.progress_interval);
         ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        if let Some(first) = self.first.take() {
-            self.write(run, first)?;
-        }
         // Whether there may be more, and whether the rest is being zeroed.
         let (mut more, mut zeroing) = (true, false);
         loop {
@@ -103,7 +164,7 @@ impl Sequential {
                 self.zero(run, Extent::between(size, self.capacity));
                 zeroing = true;
             }
-            let room = run.tasks.len() < workers && !self.is_behind(run);
+            let room = run.tasks.len() < at_once && !self.is_behind(run);
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Err(TransferError::Cancelled),
@@ -116,46 +177,62 @@ impl Sequential {
                     flushed?;
                 }
                 _ = ticker.tick() => self.observer.progress(self.progress(run)),
-                part = self.plain.next(), if more && room => match part? {
-                    Some(part) => self.write(run, part)?,
+                supplied = self.supply.next(), if more && room => match supplied? {
+                    Some(Supplied::Part(part)) => self.write(run, part)?,
+                    Some(Supplied::Block(reader, block)) => {
+                        self.unpack(run, reader, block)?;
+                    }
                     None => more = false,
                 },
             }
         }
     }
 
-    /// Begins to write the next part.
-    fn write(&self, run: &mut Run, mut part: Part) -> Result<(), TransferError> {
-        let at = run.at;
-        let end = at + part.as_ref().len() as u64;
+    /// Goes on to `end` on the disk, if that may be.
+    fn advance(&self, run: &mut Run, end: u64) -> Result<(), TransferError> {
         run.at = end;
         let padded = end.next_multiple_of(512);
+        if self.size.is_some_and(|size| padded > size) {
+            return Err(self.changed());
+        }
         if padded > self.room {
-            return Err(TargetError::Outgrown {
-                available: self.room,
-            }
-            .into());
+            let available = self.room;
+            return Err(TargetError::Outgrown { available }.into());
         }
         if padded > MAX_VIRTUAL_SIZE {
             return Err(Refusal::AbsurdVirtualSize(padded).into());
         }
-        if self.size.is_some_and(|size| padded > size) {
-            return Err(self.changed());
-        }
+        Ok(())
+    }
+
+    /// Begins to write the next part.
+    fn write(&self, run: &mut Run, mut part: Part) -> Result<(), TransferError> {
+        let at = run.at;
+        self.advance(run, at + part.as_ref().len() as u64)?;
         part.pad();
-        let (disk, written, halt) = (
-            Arc::clone(&self.disk),
-            Arc::clone(&run.written),
-            run.halt.clone(),
-        );
+        let writing = Writing::new(&self.disk, run);
+        run.tasks.spawn_blocking(move || writing.put(at, &part));
+        Ok(())
+    }
+
+    /// Begins to unpack and write the next block.
+    fn unpack(
+        &self,
+        run: &mut Run,
+        reader: Arc<BlockReader>,
+        block: Block,
+    ) -> Result<(), TransferError> {
+        self.advance(run, block.plain.end())?;
+        let writing = Writing::new(&self.disk, run);
         run.tasks.spawn_blocking(move || {
-            let output = Output {
-                disk: &disk,
-                written: &written,
-                halt: &halt,
-            };
-            output.put(at, part.as_ref())?;
-            Ok(part.as_ref().len() as u64)
+            let mut bytes = 0;
+            reader.unpack(block, &writing.halt, |at, mut part| {
+                // Only the disk's last part is not of whole sectors.
+                part.pad();
+                bytes += writing.put(at, &part)?;
+                Ok(())
+            })?;
+            Ok(bytes)
         });
         Ok(())
     }
@@ -212,5 +289,36 @@ impl Sequential {
         run.flushed_at = run.written.load(Ordering::Relaxed);
         let disk = Arc::clone(&self.disk);
         run.flushing = Some(tokio::task::spawn_blocking(move || Ok(disk.flush()?)));
+    }
+}
+
+/// What a thread that writes needs.
+struct Writing {
+    disk: Arc<Disk>,
+    written: Arc<AtomicU64>,
+    halt: CancellationToken,
+}
+
+impl Writing {
+    fn new(disk: &Arc<Disk>, run: &Run) -> Self {
+        Self {
+            disk: Arc::clone(disk),
+            written: Arc::clone(&run.written),
+            halt: run.halt.clone(),
+        }
+    }
+
+    /// Writes a part; how long it is.
+    fn put(&self, at: u64, part: &Part) -> Result<u64, TransferError> {
+        if self.halt.is_cancelled() {
+            return Err(TransferError::Cancelled);
+        }
+        let output = Output {
+            disk: &self.disk,
+            written: &self.written,
+            halt: &self.halt,
+        };
+        output.put(at, part.as_ref())?;
+        Ok(part.as_ref().len() as u64)
     }
 }

@@ -3,7 +3,9 @@
 //! The packed bytes are fetched ahead ([`feed`]), several ranges at once where
 //! the source has them; a thread unpacks them in order ([`inflate`]). What
 //! comes out is a [`Plain`], to be read from its beginning to its end. Nothing
-//! is kept on the way: whoever needs bytes that have gone by begins again.
+//! is kept on the way: whoever needs bytes that have gone by begins again. The
+//! blocks of an xz file are unpacked several at once where its index can be
+//! read ([`blocks`]).
 //!
 //! Invariants:
 //! - memory is bounded by [`Shares`], whatever the data asks for: what would
@@ -11,8 +13,10 @@
 //! - the data's own checksums are verified, and nothing may follow it;
 //! - the end of the data is told only after all of it was found good.
 
+mod blocks;
 mod codec;
 mod feed;
+mod index;
 mod inflate;
 mod part;
 
@@ -23,7 +27,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+pub(crate) use self::blocks::{BlockReader, Blocks};
 use self::codec::Limits;
+pub(crate) use self::index::Block;
 use self::inflate::{Input, Output};
 pub(crate) use self::part::Part;
 use super::Source;
@@ -127,6 +133,16 @@ impl Packed {
 
     pub(crate) fn has_validator(&self) -> bool {
         self.has_validator
+    }
+
+    /// The blocks of an xz file that can be read anywhere, where it tells.
+    pub(crate) async fn blocks(&self) -> Result<Option<Blocks>, SourceError> {
+        match (self.packing, self.size) {
+            (Packing::Xz, Some(size)) if !self.source.is_stream() => {
+                blocks::find(&self.source, size).await
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Begins to unpack, from the beginning.

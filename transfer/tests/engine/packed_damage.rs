@@ -145,7 +145,7 @@ async fn a_window_beyond_the_budget_is_refused() {
     assert_refused(&error, "PackingWindowTooLarge", "28");
 
     let tiny = Options {
-        memory_budget: 1 << 20,
+        memory_budget: 256 << 10,
         ..options()
     };
     let error = refuse(&xz(&bytes, 1 << 20), &tiny).await;

@@ -32,7 +32,7 @@ pub(super) async fn feed(
     to: Sender<Fed>,
 ) {
     let fed = match size {
-        Some(size) => known(&source, size, &memory, &to).await,
+        Some(size) => known(&source, Extent::between(0, size), AHEAD, &memory, &to).await,
         None => open_ended(&source, &memory, &to).await,
     };
     let last = match fed {
@@ -45,16 +45,18 @@ pub(super) async fn feed(
 
 type Reading = AbortOnDropHandle<Result<Buffer, SourceError>>;
 
-async fn known(
+/// Hands on the bytes at a place, asking for at most `most` parts at once.
+pub(super) async fn known(
     source: &Source,
-    size: u64,
+    whole: Extent,
+    most: usize,
     memory: &Arc<Memory>,
     to: &Sender<Fed>,
 ) -> Result<(), SourceError> {
     let mut ahead: VecDeque<(Reading, usize)> = VecDeque::new();
-    let mut at = 0;
+    let mut at = whole.start;
     loop {
-        let place = Extent::between(at, size.min(at + PART as u64));
+        let place = Extent::between(at, whole.end().min(at + PART as u64));
         let length = place.length as usize;
         if length == 0 && ahead.is_empty() {
             return Ok(());
@@ -62,7 +64,7 @@ async fn known(
         tokio::select! {
             biased;
             () = to.closed() => return Ok(()),
-            buffer = memory.take(PART), if length > 0 && ahead.len() < AHEAD => {
+            buffer = memory.take(PART), if length > 0 && ahead.len() < most => {
                 // Asked for here, so that a stream is asked in order.
                 let reading = tokio::spawn(source.read(place, buffer));
                 ahead.push_back((AbortOnDropHandle::new(reading), length));
