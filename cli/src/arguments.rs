@@ -36,6 +36,9 @@ pub(crate) struct ProbeArguments {
     /// The image: an http or https address, or a path
     #[arg(value_parser = source)]
     pub(crate) source: SourceSpec,
+    /// Read a packed disk to its end where only that tells its size
+    #[arg(long)]
+    pub(crate) measure: bool,
     #[command(flatten)]
     pub(crate) shown: Shown,
 }

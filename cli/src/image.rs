@@ -83,7 +83,11 @@ fn options() -> Options {
 }
 
 async fn run_probe(arguments: &ProbeArguments, reporter: &Reporter) -> Result<(), Failure> {
-    let facts = probe(&arguments.source, &options()).await?;
+    let options = Options {
+        measure: arguments.measure,
+        ..options()
+    };
+    let facts = probe(&arguments.source, &options).await?;
     reporter.probed(&facts);
     Ok(())
 }

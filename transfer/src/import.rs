@@ -1,7 +1,7 @@
 //! One import, from its request to the finished disk.
 //!
 //! Most sources are planned and go through [`Pipeline`]. A disk that is packed
-//! as it is has no plan: it goes through [`Sequential`]. An image that is a
+//! as it is has no plan: see [`unpacked`]. An image that is a
 //! stream, for want of ranges or because it is packed, is planned for one
 //! pass; where its layout turns out not to allow that, it is planned anew for
 //! as many as it takes.
@@ -16,6 +16,7 @@ use hypercloud_disk::qcow2::{Header, L1Builder, L1Table};
 use hypercloud_disk::{ImageFormat, Packing, Refusal};
 use tokio_util::sync::CancellationToken;
 
+use self::unpacked::Inside;
 use crate::buffer::Memory;
 use crate::checkpoint::Checkpoint;
 use crate::checksum::Checksum;
@@ -23,12 +24,10 @@ use crate::digest::Tap;
 use crate::error::{SourceError, TargetError, TransferError};
 use crate::observer::{Observer, Progress};
 use crate::options::Options;
-use crate::pipeline::{Mark, Pipeline, Position, Sequential, Supply};
+use crate::pipeline::{Mark, Pipeline, Position};
 use crate::request::{ImportRequest, Imported, SourceFacts, SourceSpec, TargetSpec};
 use crate::sink::{Needs, Target};
-use crate::source::unpack::Packed;
 use crate::source::{Opened, Source};
-use unpacked::Inside;
 
 /// A source that was found good.
 struct Judged {
@@ -76,6 +75,11 @@ fn judge(spec: &SourceSpec, opened: &Opened) -> Result<Judged, TransferError> {
     Ok(Judged { facts, header })
 }
 
+/// How far into a packed image anything may lie, beside a multiple of its
+/// disk's size: what it unpacks to is not known, and reading through an endless
+/// run of zeros is what somebody might want of us.
+const SLACK: u64 = 1 << 30;
+
 /// Judges an image that is packed: what is told of the source is told of the
 /// packed one.
 fn judge_inside(
@@ -87,6 +91,14 @@ fn judge_inside(
     let mut judged = judge(spec, inner)?;
     judged.facts.packing = Some(packing);
     judged.facts.source_size = outer.size;
+    if let Some(header) = judged.header {
+        // Snapshots can make an image larger than its disk.
+        let end = header
+            .virtual_size()
+            .saturating_mul(16)
+            .saturating_add(SLACK);
+        judged.header = Some(Header::parse(&inner.head, Some(end))?);
+    }
     Ok(judged)
 }
 
@@ -253,7 +265,7 @@ pub(crate) async fn import(
             memory,
         } => (source, facts, plan, memory),
         Prepared::Sequential(disk) => {
-            return import_packed_disk(disk, request.target, options, observer, cancel).await;
+            return disk.import(request, options, observer, cancel).await;
         }
     };
     observer.facts(&facts);
@@ -330,82 +342,6 @@ pub(crate) async fn import(
             progress,
             digest: tap.and_then(|tap| tap.checksum()),
         })
-}
-
-/// Imports a disk that is packed as it is.
-async fn import_packed_disk(
-    disk: unpacked::Disk,
-    target: TargetSpec,
-    options: &Options,
-    observer: Arc<dyn Observer>,
-    cancel: CancellationToken,
-) -> Result<Imported, TransferError> {
-    let unpacked::Disk {
-        packed,
-        first,
-        rest,
-        blocks,
-        mut facts,
-    } = disk;
-    observer.facts(&facts);
-    let needs = Needs {
-        size: facts.virtual_size.unwrap_or_default(),
-        // Parts begin at multiples of this; an end that is none is met as
-        // one.
-        alignment: 4096,
-    };
-    let (target, _) = open_target(target, needs, options, None).await?;
-    let room = match facts.virtual_size {
-        Some(size) => Ok(size.max(target.capacity)),
-        None => target.room(options),
-    };
-    tracing::info!(
-        format = %facts.format,
-        packing = %packed.packing(),
-        virtual_size = facts.virtual_size,
-        "import begins"
-    );
-    let result = match room {
-        Ok(room) => {
-            let sequential = Sequential {
-                supply: Supply::new(&packed, first, rest, blocks, options),
-                packed: Arc::clone(&packed),
-                size: facts.virtual_size,
-                disk: Arc::clone(&target.disk),
-                room,
-                capacity: target.capacity,
-                observer: Arc::clone(&observer),
-                options: options.clone(),
-            };
-            sequential.run(&cancel).await
-        }
-        Err(error) => Err(error.into()),
-    };
-    let result = match result {
-        Ok(progress) => complete_size(&packed, &target, &*observer, progress).await,
-        Err(error) => Err(error),
-    };
-    packed.ended().await;
-    let progress = finish(target, result, options, &*observer).await?;
-    facts.virtual_size = Some(progress.total);
-    Ok(Imported {
-        facts,
-        progress,
-        digest: None,
-    })
-}
-
-/// Gives the target the size that the disk turned out to have, and verifies
-/// it.
-async fn complete_size(
-    packed: &Packed,
-    target: &Target,
-    observer: &dyn Observer,
-    progress: Progress,
-) -> Result<Progress, TransferError> {
-    target.set_size(progress.total)?;
-    verify(packed.source(), target, None, None, observer).await?;
-    Ok(progress)
 }
 
 async fn open_target(

@@ -46,7 +46,9 @@ pub use tokio_util::sync::CancellationToken;
 
 use std::sync::Arc;
 
-/// Learns what a source is, from its first bytes.
+/// Learns what a source is, from its first bytes. The size of a disk that is
+/// packed in it as it is often shows only at its end: then all of it is read
+/// where [`Options::measure`] says so.
 ///
 /// # Errors
 /// [`TransferError::Source`] when it cannot be read, [`TransferError::Refused`]

@@ -1,4 +1,5 @@
-//! What is packed in a source.
+//! What is packed in a source: an image, which is imported as any that is a
+//! stream, or a disk as it is, whose size often shows only at its end.
 
 use std::sync::Arc;
 
@@ -6,10 +7,15 @@ use bytes::Bytes;
 use hypercloud_disk::detect::{HEAD, detect};
 use hypercloud_disk::plan::raw_virtual_size;
 use hypercloud_disk::{ImageFormat, Packing, Refusal};
+use tokio_util::sync::CancellationToken;
 
+use super::{finish, open_target, verify};
 use crate::error::TransferError;
+use crate::observer::{Observer, Progress};
 use crate::options::Options;
-use crate::request::SourceFacts;
+use crate::pipeline::{Sequential, Supply};
+use crate::request::{Imported, SourceFacts, TargetSpec};
+use crate::sink::{Needs, Target};
 use crate::source::unpack::{Blocks, Packed, Part, Plain};
 use crate::source::{Opened, Source};
 
@@ -92,8 +98,84 @@ impl Disk {
             .first
             .take()
             .map_or(0, |part| part.as_ref().len() as u64);
-        let rest = self.rest.count(limit.saturating_sub(first)).await?;
-        self.facts.virtual_size = Some(raw_virtual_size(first + rest)?);
+        let size = self.rest.count(first, limit).await?;
+        self.facts.virtual_size = Some(raw_virtual_size(size)?);
         Ok(self.facts)
     }
+
+    /// Imports the disk.
+    pub(super) async fn import(
+        self,
+        target: TargetSpec,
+        options: &Options,
+        observer: Arc<dyn Observer>,
+        cancel: CancellationToken,
+    ) -> Result<Imported, TransferError> {
+        let Disk {
+            packed,
+            first,
+            rest,
+            blocks,
+            mut facts,
+        } = self;
+        observer.facts(&facts);
+        let needs = Needs {
+            size: facts.virtual_size.unwrap_or_default(),
+            // Parts begin at multiples of this; an end that is none is met as
+            // one.
+            alignment: 4096,
+        };
+        let (target, _) = open_target(target, needs, options, None).await?;
+        let room = match facts.virtual_size {
+            Some(size) => Ok(size.max(target.capacity)),
+            None => target.room(options),
+        };
+        tracing::info!(
+            format = %facts.format,
+            packing = %packed.packing(),
+            virtual_size = facts.virtual_size,
+            "import begins"
+        );
+        let result = match room {
+            Ok(room) => {
+                let sequential = Sequential {
+                    supply: Supply::new(&packed, first, rest, blocks, options),
+                    packed: Arc::clone(&packed),
+                    size: facts.virtual_size,
+                    disk: Arc::clone(&target.disk),
+                    room,
+                    capacity: target.capacity,
+                    observer: Arc::clone(&observer),
+                    options: options.clone(),
+                };
+                sequential.run(&cancel).await
+            }
+            Err(error) => Err(error.into()),
+        };
+        let result = match result {
+            Ok(progress) => complete_size(&packed, &target, &*observer, progress).await,
+            Err(error) => Err(error),
+        };
+        packed.ended().await;
+        let progress = finish(target, result, options, &*observer).await?;
+        facts.virtual_size = Some(progress.total);
+        Ok(Imported {
+            facts,
+            progress,
+            digest: None,
+        })
+    }
+}
+
+/// Gives the target the size that the disk turned out to have, and verifies
+/// it.
+async fn complete_size(
+    packed: &Packed,
+    target: &Target,
+    observer: &dyn Observer,
+    progress: Progress,
+) -> Result<Progress, TransferError> {
+    target.set_size(progress.total)?;
+    verify(packed.source(), target, tap, expected, observer).await?;
+    Ok(progress)
 }

@@ -80,7 +80,6 @@ pub(crate) struct Packed {
     has_validator: bool,
     location: String,
     shares: Shares,
-    threads: u32,
     /// What may still be running.
     tracker: TaskTracker,
 }
@@ -98,7 +97,6 @@ impl Packed {
             Source::Stream(stream) => stream.rewinding().map_or(source, Source::Stream),
             _ => source,
         };
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             source: Arc::new(source),
             packing,
@@ -106,7 +104,6 @@ impl Packed {
             has_validator: opened.validator.is_some(),
             location,
             shares: Shares::of(budget, packing),
-            threads: u32::try_from(cores.min(8)).unwrap_or(1),
             tracker: TaskTracker::new(),
         }
     }
@@ -160,7 +157,6 @@ impl Packed {
             self.packing,
             Limits {
                 memory: self.shares.codec as u64,
-                threads: self.threads,
             },
         );
         let runtime = Handle::current();
@@ -212,13 +208,12 @@ impl Plain {
             .unwrap_or_else(|| Err(SourceError::Stalled(self.location.clone())))
     }
 
-    /// Reads all of it and counts.
+    /// Reads all of it and counts on from `count`.
     ///
     /// # Errors
     /// [`Refusal::UnpacksTooLarge`] as soon as there are more than `limit`
     /// bytes.
-    pub(crate) async fn count(&mut self, limit: u64) -> Result<u64, SourceError> {
-        let mut count = 0;
+    pub(crate) async fn count(&mut self, mut count: u64, limit: u64) -> Result<u64, SourceError> {
         while let Some(part) = self.next().await? {
             count += part.as_ref().len() as u64;
             if count > limit {

@@ -114,11 +114,15 @@ async fn what_is_inside_is_judged_as_well() {
     let directory = tempfile::tempdir().unwrap();
     let source = raw(directory.path(), "source.raw", &disk(84, 4 << 20));
     let image = crate::image::qcow2(&source, "image.qcow2", &["-c"]);
-    let image = std::fs::read(image).unwrap();
+    let mut image = std::fs::read(image).unwrap();
     for packing in ALL {
         let error = refuse(&pack(packing, &image[..image.len() / 2]), &options()).await;
         assert_refused(&error, "TruncatedImage", &packing.to_string());
     }
+    // One that would have a terabyte read before anything is found.
+    image[40..48].copy_from_slice(&(1u64 << 40).to_be_bytes());
+    let error = refuse(&gzip(&image), &options()).await;
+    assert_refused(&error, "TableBeyondEnd", "far away");
 }
 
 #[tokio::test]

@@ -194,7 +194,6 @@ impl Packed {
             at_once,
             limits: Limits {
                 memory: memory / at_once as u64,
-                threads: 1,
             },
         })
     }

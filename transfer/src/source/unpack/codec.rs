@@ -5,7 +5,7 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 use hypercloud_disk::{Packing, Refusal};
-use liblzma::stream::{Action, MtStreamBuilder, Stream};
+use liblzma::stream::{Action, Stream};
 use zstd::zstd_safe::zstd_sys::ZSTD_ErrorCode;
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
@@ -14,8 +14,6 @@ use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 pub(super) struct Limits {
     /// Bytes of memory.
     pub(super) memory: u64,
-    /// Threads; only xz has a use for more than one.
-    pub(super) threads: u32,
 }
 
 /// What a step did.
@@ -45,13 +43,11 @@ impl Codec {
         let too_much = || too_much(packing, limits);
         let inner = match packing {
             Packing::Gzip => Inner::Gzip(Decompress::new_gzip(15)),
+            // Not liblzma's threads: they hold whole blocks, and their results,
+            // beside what is counted here.
             Packing::Xz => {
-                let mut builder = MtStreamBuilder::new();
-                builder
-                    .threads(limits.threads)
-                    .memlimit_threading(limits.memory)
-                    .memlimit_stop(limits.memory);
-                Inner::Xz(builder.decoder().map_err(|_| too_much())?)
+                let stream = Stream::new_stream_decoder(limits.memory, 0);
+                Inner::Xz(stream.map_err(|_| too_much())?)
             }
             Packing::Zstd => {
                 let mut context = DCtx::try_create().ok_or_else(too_much)?;
