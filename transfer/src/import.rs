@@ -111,7 +111,7 @@ pub(crate) async fn probe(
     let Some(packing) = Packing::detect(&opened.head) else {
         return Ok(judge(spec, &opened)?.facts);
     };
-    match unpacked::open(source, &opened, packing, location(spec), options).await? {
+    match unpacked::open(source, &opened, packing, location(spec), options, None).await? {
         Inside::Image(_, inner) => Ok(judge_inside(spec, &inner, &opened, packing)?.facts),
         Inside::Disk(disk) if options.measure && disk.facts.virtual_size.is_none() => {
             disk.measure(options.measure_limit).await
@@ -173,7 +173,11 @@ async fn prepare(request: &ImportRequest, options: &Options) -> Result<Prepared,
             (source, opened, judged, options.memory_budget)
         }
         Some(packing) => {
-            match unpacked::open(source, &opened, packing, location(spec), options).await? {
+            let tap = request
+                .checksum
+                .as_ref()
+                .map(|checksum| Arc::new(Tap::new(checksum.algorithm(), None)));
+            match unpacked::open(source, &opened, packing, location(spec), options, tap).await? {
                 Inside::Image(source, inner) => {
                     let judged = judge_inside(spec, &inner, &opened, packing)?;
                     let rest = source
@@ -301,6 +305,7 @@ pub(crate) async fn import(
     });
     let before = resume.map_or(Progress::default(), |checkpoint| checkpoint.progress);
     let packed = source.packed().cloned();
+    let tap = packed.as_ref().map_or(tap, |packed| packed.tap().cloned());
     let mut pipeline = Pipeline {
         source: Arc::new(source),
         plan: Arc::new(plan),
@@ -310,7 +315,8 @@ pub(crate) async fn import(
         observer: Arc::clone(&observer),
         options: options.clone(),
         mark: resumable.then(|| mark(facts.clone(), needs.size, target.identity, tap.clone())),
-        tap: tap.clone(),
+        // What is packed feeds it itself.
+        tap: tap.clone().filter(|_| packed.is_none()),
     };
     let mut result = pipeline.run(start, before, &cancel).await;
     if let Err(TransferError::Source(SourceError::RangesRequired(_))) = &result
@@ -326,9 +332,15 @@ pub(crate) async fn import(
         result = pipeline.run(start, Progress::default(), &cancel).await;
     }
     let result = match result {
-        Ok(progress) => verify(&pipeline.source, &target, tap.as_ref(), request.checksum.as_ref(), &*observer)
-            .await
-            .map(|()| progress),
+        Ok(progress) => verify(
+            &pipeline.source,
+            &target,
+            tap.as_ref(),
+            request.checksum.as_ref(),
+            &*observer,
+        )
+        .await
+        .map(|()| progress),
         Err(error) => Err(error),
     };
     drop(pipeline);
@@ -381,6 +393,7 @@ async fn verify(
     observer: &dyn Observer,
 ) -> Result<(), TransferError> {
     observer.verifying();
+    source.drain().await?;
     source.judge_unchanged().await?;
     let found = tap.and_then(|tap| tap.checksum());
     if let (Some(expected), Some(found)) = (expected, found)

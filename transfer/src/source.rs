@@ -147,6 +147,16 @@ impl Source {
         }
     }
 
+    /// Reads what is left of a packed source, which is checked at its end.
+    pub(crate) async fn drain(&self) -> Result<(), SourceError> {
+        match self {
+            Self::Stream(stream) if self.packed().is_some() => {
+                stream.drain(Buffer::fixed(0)).wait().await.map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The source in which this one is packed.
     pub(crate) fn packed(&self) -> Option<&Arc<unpack::Packed>> {
         match self {

@@ -10,11 +10,13 @@ use hypercloud_disk::{ImageFormat, Packing, Refusal};
 use tokio_util::sync::CancellationToken;
 
 use super::{finish, open_target, verify};
+use crate::checksum::Checksum;
+use crate::digest::Tap;
 use crate::error::TransferError;
 use crate::observer::{Observer, Progress};
 use crate::options::Options;
 use crate::pipeline::{Sequential, Supply};
-use crate::request::{Imported, SourceFacts, TargetSpec};
+use crate::request::{ImportRequest, Imported, SourceFacts};
 use crate::sink::{Needs, Target};
 use crate::source::unpack::{Blocks, Packed, Part, Plain};
 use crate::source::{Opened, Source};
@@ -44,6 +46,7 @@ pub(super) async fn open(
     packing: Packing,
     location: String,
     options: &Options,
+    tap: Option<Arc<Tap>>,
 ) -> Result<Inside, TransferError> {
     let packed = Arc::new(Packed::new(
         source,
@@ -51,6 +54,7 @@ pub(super) async fn open(
         opened,
         location,
         options.memory_budget,
+        tap,
     ));
     let mut rest = packed.begin();
     let first = rest.next().await?;
@@ -106,7 +110,7 @@ impl Disk {
     /// Imports the disk.
     pub(super) async fn import(
         self,
-        target: TargetSpec,
+        request: ImportRequest,
         options: &Options,
         observer: Arc<dyn Observer>,
         cancel: CancellationToken,
@@ -124,8 +128,10 @@ impl Disk {
             // Parts begin at multiples of this; an end that is none is met as
             // one.
             alignment: 4096,
+            // What it takes is not known without a size.
+            preallocation: request.preallocation && facts.virtual_size.is_some(),
         };
-        let (target, _) = open_target(target, needs, options, None).await?;
+        let (target, _) = open_target(request.target, needs, options, None).await?;
         let room = match facts.virtual_size {
             Some(size) => Ok(size.max(target.capacity)),
             None => target.room(options),
@@ -153,7 +159,16 @@ impl Disk {
             Err(error) => Err(error.into()),
         };
         let result = match result {
-            Ok(progress) => complete_size(&packed, &target, &*observer, progress).await,
+            Ok(progress) => {
+                complete_size(
+                    &packed,
+                    &target,
+                    request.checksum.as_ref(),
+                    &*observer,
+                    progress,
+                )
+                .await
+            }
             Err(error) => Err(error),
         };
         packed.ended().await;
@@ -162,7 +177,7 @@ impl Disk {
         Ok(Imported {
             facts,
             progress,
-            digest: None,
+            digest: packed.tap().and_then(|tap| tap.checksum()),
         })
     }
 }
@@ -172,10 +187,11 @@ impl Disk {
 async fn complete_size(
     packed: &Packed,
     target: &Target,
+    expected: Option<&Checksum>,
     observer: &dyn Observer,
     progress: Progress,
 ) -> Result<Progress, TransferError> {
     target.set_size(progress.total)?;
-    verify(packed.source(), target, tap, expected, observer).await?;
+    verify(packed.source(), target, packed.tap(), expected, observer).await?;
     Ok(progress)
 }

@@ -62,6 +62,8 @@ impl Supply {
         blocks: Option<Blocks>,
         options: &Options,
     ) -> Self {
+        // A digest is of the packed bytes in their order.
+        let blocks = blocks.filter(|_| packed.tap().is_none());
         let by_blocks = blocks.and_then(|blocks| {
             let reader = packed.by_blocks(&blocks, workers(options))?;
             Some((reader, blocks))

@@ -130,11 +130,6 @@ impl HttpReader {
         self.0.requests.shown()
     }
 
-    /// The length of the file, where it is told.
-    pub(super) fn size(&self) -> Option<u64> {
-        self.0.size
-    }
-
     pub(super) fn has_validator(&self) -> bool {
         self.0.validator.is_some()
     }

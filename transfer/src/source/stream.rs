@@ -118,6 +118,7 @@ impl StreamReader {
             origin: origin.clone(),
             rewinds,
             flow,
+            draining: false,
             pending,
             position: 0,
             kept: Vec::with_capacity(2 * KEPT),
@@ -145,6 +146,13 @@ impl StreamReader {
         }
     }
 
+    /// Reads on to the end, so that all that is packed in a source was found
+    /// good.
+    pub(super) fn drain(&self, buffer: Buffer) -> Answer {
+        let (start, length) = (u64::MAX, 0);
+        self.ask(Extent { start, length }, buffer)
+    }
+
     pub(super) fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -166,6 +174,8 @@ struct Stream {
     /// How often it may begin again for what has gone by.
     rewinds: u32,
     flow: Option<Flow>,
+    /// All that is left is asked for.
+    draining: bool,
     /// Received and not yet gone by.
     pending: Bytes,
     /// Where in the source `pending` begins.
@@ -192,6 +202,7 @@ impl Stream {
 
     async fn fill(&mut self, place: Extent, into: &mut [u8]) -> Result<usize, SourceError> {
         let mut filled = 0;
+        self.draining = place.start == u64::MAX;
         if place.start < self.position {
             match self.gone_by(place.start) {
                 Some(kept) => {
@@ -312,7 +323,8 @@ impl Stream {
         };
         self.flow = Some(flow);
         // An end before the place where it broke last time is another's.
-        if chunk.is_none() && (behind > 0 || !self.origin.has_open_end()) {
+        let may_end = self.draining || self.origin.has_open_end();
+        if chunk.is_none() && (behind > 0 || !may_end) {
             return Err(self.origin.ended(self.position).into());
         }
         Ok(chunk)

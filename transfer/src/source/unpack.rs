@@ -34,6 +34,7 @@ use self::inflate::{Input, Output};
 pub(crate) use self::part::Part;
 use super::Source;
 use crate::buffer::Memory;
+use crate::digest::Tap;
 use crate::error::SourceError;
 
 /// Bytes of one part, packed or plain.
@@ -80,6 +81,8 @@ pub(crate) struct Packed {
     has_validator: bool,
     location: String,
     shares: Shares,
+    /// Takes in the packed bytes, where a digest was asked for.
+    tap: Option<Arc<Tap>>,
     /// What may still be running.
     tracker: TaskTracker,
 }
@@ -91,6 +94,7 @@ impl Packed {
         opened: &super::Opened,
         location: String,
         budget: usize,
+        tap: Option<Arc<Tap>>,
     ) -> Self {
         // A second pass over the plain bytes is one over the packed ones.
         let source = match &source {
@@ -104,6 +108,7 @@ impl Packed {
             has_validator: opened.validator.is_some(),
             location,
             shares: Shares::of(budget, packing),
+            tap,
             tracker: TaskTracker::new(),
         }
     }
@@ -114,6 +119,10 @@ impl Packed {
 
     pub(crate) fn shares(&self) -> Shares {
         self.shares
+    }
+
+    pub(crate) fn tap(&self) -> Option<&Arc<Tap>> {
+        self.tap.as_ref()
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -160,16 +169,18 @@ impl Packed {
             },
         );
         let runtime = Handle::current();
+        let tap = self.tap.clone();
         self.tracker.spawn_blocking(move || {
             let room = || Part::new(runtime.block_on(memory.take(PART)), 0);
             let mut output = Output::new(room, |part| {
                 plain.blocking_send(Ok(Some(part))).map_err(|_| ())
             });
-            let end = match inflate::unpack(packing, limits, &mut Input::new(input), &mut output) {
-                Ok(()) => Ok(None),
-                Err(inflate::Stop::Failed(error)) => Err(error),
-                Err(inflate::Stop::Abandoned) => return,
-            };
+            let end =
+                match inflate::unpack(packing, limits, &mut Input::new(input, tap), &mut output) {
+                    Ok(()) => Ok(None),
+                    Err(inflate::Stop::Failed(error)) => Err(error),
+                    Err(inflate::Stop::Abandoned) => return,
+                };
             // Whoever took the parts may have stopped.
             let _ = plain.blocking_send(end);
         });

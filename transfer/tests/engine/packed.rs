@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hypercloud_transfer::{
-    CancellationToken, ImageFormat, Options, Packing, TargetSpec, import, probe,
+    CancellationToken, Checksum, ImageFormat, Options, Packing, TargetSpec, import, probe,
 };
 
 use crate::device::LoopDevice;
@@ -368,6 +368,45 @@ async fn a_disk_of_another_size_than_was_measured_has_changed() {
                     assert!(progress.iter().all(|progress| progress.total == size));
                 }
                 Err(error) => assert_eq!((error.reason(), fits), ("SourceChanged", false)),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_digest_is_of_the_bytes_as_they_are_packed() {
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = disk(77, 3 << 20);
+    let source = raw(directory.path(), "source.raw", &bytes);
+    let image = std::fs::read(qcow2(&source, "image.qcow2", &["-c"])).unwrap();
+    for packing in ALL {
+        for content in [&bytes, &image] {
+            let path = raw(directory.path(), "packed", &pack(packing, content));
+            let printed = std::process::Command::new("sha256sum")
+                .arg(&path)
+                .output()
+                .unwrap();
+            let digits = String::from_utf8(printed.stdout).unwrap();
+            let digits = digits.split_whitespace().next().unwrap();
+            let right: Checksum = format!("sha256:{digits}").parse().unwrap();
+            let wrong: Checksum = format!("sha256:{}", "0".repeat(64)).parse().unwrap();
+            for checksum in [right.clone(), wrong] {
+                let target = tempfile::tempdir().unwrap();
+                let mut asked = request(local(&path), file(target.path()));
+                asked.checksum = Some(checksum.clone());
+                let never = CancellationToken::new();
+                let result = import(asked, &options(), Arc::new(()), never).await;
+                let is_right = checksum == right;
+                assert_eq!(target.path().join("disk.img").exists(), is_right);
+                match result {
+                    Ok(imported) => assert_eq!(imported.digest, Some(right.clone())),
+                    Err(error) => assert_eq!(
+                        (error.reason(), is_right),
+                        ("ChecksumMismatch", false),
+                        "{}",
+                        error.message()
+                    ),
+                }
             }
         }
     }

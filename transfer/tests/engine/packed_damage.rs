@@ -119,6 +119,16 @@ async fn what_is_inside_is_judged_as_well() {
         let error = refuse(&pack(packing, &image[..image.len() / 2]), &options()).await;
         assert_refused(&error, "TruncatedImage", &packing.to_string());
     }
+    // One whose packing turns out to be damaged behind all that is used.
+    let end = image.len();
+    image.resize(end + 100_000, 0);
+    for packing in ALL {
+        let mut packed = pack(packing, &image);
+        let last = packed.len() - if packing == Packing::Xz { 12 } else { 2 };
+        packed[last] ^= 1;
+        let error = refuse(&packed, &options()).await;
+        assert_refused(&error, "DamagedPacking", &packing.to_string());
+    }
     // One that would have a terabyte read before anything is found.
     image[40..48].copy_from_slice(&(1u64 << 40).to_be_bytes());
     let error = refuse(&gzip(&image), &options()).await;

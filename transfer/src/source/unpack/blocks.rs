@@ -236,8 +236,12 @@ impl BlockReader {
             };
             result.map_err(|error| failure = Some(error))
         });
-        let unpacked =
-            inflate::unpack(Packing::Xz, self.limits, &mut Input::new(from), &mut output);
+        let unpacked = inflate::unpack(
+            Packing::Xz,
+            self.limits,
+            &mut Input::new(from, None),
+            &mut output,
+        );
         drop(output);
         match (unpacked, failure) {
             (_, Some(error)) => Err(error),

@@ -1,11 +1,14 @@
 //! The thread that unpacks: packed parts in, plain parts out.
 
+use std::sync::Arc;
+
 use hypercloud_disk::{Packing, Refusal};
 use tokio::sync::mpsc::Receiver;
 
 use super::Part;
 use super::codec::{Codec, Limits};
 use super::feed::Fed;
+use crate::digest::Tap;
 use crate::error::SourceError;
 
 /// Why unpacking ended early.
@@ -28,11 +31,16 @@ pub(super) struct Input {
     /// How much of the part is used up.
     used: usize,
     is_last: bool,
+    /// Takes in all that comes.
+    tap: Option<Arc<Tap>>,
+    came: u64,
 }
 
 impl Input {
-    pub(super) fn new(parts: Receiver<Fed>) -> Self {
+    pub(super) fn new(parts: Receiver<Fed>, tap: Option<Arc<Tap>>) -> Self {
         Self {
+            tap,
+            came: 0,
             parts,
             part: None,
             used: 0,
@@ -54,7 +62,13 @@ impl Input {
             self.part = None;
             self.used = 0;
             match self.parts.blocking_recv() {
-                Some(Fed::Part(part)) => self.part = Some(part),
+                Some(Fed::Part(part)) => {
+                    if let Some(tap) = &self.tap {
+                        tap.feed(self.came, part.as_ref());
+                    }
+                    self.came += part.as_ref().len() as u64;
+                    self.part = Some(part);
+                }
                 Some(Fed::End) => self.is_last = true,
                 Some(Fed::Failed(error)) => return Err(Stop::Failed(error)),
                 None => return Err(Stop::Abandoned),
