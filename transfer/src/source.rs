@@ -46,7 +46,7 @@ pub(crate) struct Opened {
 pub(crate) enum Source {
     File(file::FileReader),
     Http(http::HttpReader),
-    Stream(stream::StreamReader),
+    Stream(Box<stream::StreamReader>),
 }
 
 impl Source {
@@ -83,7 +83,7 @@ impl Source {
             Ok((Self::Http(reader), opened))
         } else {
             let stream = stream::StreamReader::new(reader);
-            Ok((Self::Stream(stream), opened))
+            Ok((Self::Stream(Box::new(stream)), opened))
         }
     }
 
@@ -142,7 +142,7 @@ impl Source {
     /// for one that can be read anywhere, or could change between two passes.
     pub(crate) fn rewinding(&self) -> Option<Self> {
         match self {
-            Self::Stream(stream) => stream.rewinding().map(Self::Stream),
+            Self::Stream(stream) => stream.rewinding().map(Box::new).map(Self::Stream),
             Self::File(_) | Self::Http(_) => None,
         }
     }
@@ -204,7 +204,7 @@ impl Source {
         rest: unpack::Plain,
     ) -> Self {
         let stream = stream::StreamReader::unpacked(packed, options.clone(), first, rest);
-        Self::Stream(stream)
+        Self::Stream(Box::new(stream))
     }
 
     /// Whether stretches have to be asked for in order.

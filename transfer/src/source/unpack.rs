@@ -98,7 +98,9 @@ impl Packed {
     ) -> Self {
         // A second pass over the plain bytes is one over the packed ones.
         let source = match &source {
-            Source::Stream(stream) => stream.rewinding().map_or(source, Source::Stream),
+            Source::Stream(stream) => stream
+                .rewinding()
+                .map_or(source, |stream| Source::Stream(Box::new(stream))),
             _ => source,
         };
         Self {
