@@ -12,6 +12,7 @@ mod connections;
 mod credentials;
 mod limit;
 mod redirect;
+mod refusal;
 mod requests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +25,7 @@ use reqwest::{Response, StatusCode};
 use url::Url;
 
 pub(super) use self::address::Address;
-#[allow(unused_imports, reason = "object stores sign their addresses")]
-pub(super) use self::address::Sign;
+pub(crate) use self::address::{Refusal, Sign};
 pub(super) use self::answer::Failure;
 use self::connections::Connections;
 use self::requests::{Answer, Asking, Requests};

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use reqwest::StatusCode;
+use reqwest::header::HeaderMap;
 use url::Url;
 
 use crate::error::SourceError;
@@ -14,8 +16,16 @@ pub(crate) enum Address {
     /// The same for every request.
     Fixed(Url),
     /// Made anew for every request, as one that is signed and expires is.
-    #[allow(dead_code, reason = "object stores sign theirs")]
     Signed(Arc<dyn Sign>),
+}
+
+/// An answer that gives nothing of the file.
+#[derive(Clone, Copy)]
+pub(crate) struct Refusal<'a> {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: &'a HeaderMap,
+    /// The beginning of the body.
+    pub(crate) body: &'a [u8],
 }
 
 /// Makes addresses that are good for one request each.
@@ -29,6 +39,12 @@ pub(crate) trait Sign: Send + Sync {
 
     /// What is behind the addresses, as it may be shown.
     fn location(&self) -> String;
+
+    /// What the body of a refusal says beyond its status, if anything.
+    fn explain(&self, refusal: Refusal<'_>) -> Option<SourceError> {
+        let _ = refusal;
+        None
+    }
 }
 
 impl Address {

@@ -124,11 +124,15 @@ fn judge_status(url: &Url, response: &Response) -> Result<(), Failure> {
             status: status.as_u16(),
         },
     };
-    // By the server's own clock, where it shows one.
+    let after = retry_after(response);
+    Err(Failure { error, after })
+}
+
+/// How long the server asks to wait, by its own clock where it shows one.
+pub(super) fn retry_after(response: &Response) -> Option<Duration> {
     let now = header(response, DATE).and_then(|date| httpdate::parse_http_date(date).ok());
     let now = now.unwrap_or_else(SystemTime::now);
-    let after = header(response, RETRY_AFTER).and_then(|value| pause(value, now));
-    Err(Failure { error, after })
+    header(response, RETRY_AFTER).and_then(|value| pause(value, now))
 }
 
 /// Judges the answer to the request for the first bytes. `None` for a range

@@ -10,6 +10,7 @@ use super::address::Address;
 use super::answer::Failure;
 use super::credentials::{Credentials, without_user};
 use super::redirect::{HOPS, is_redirect, next};
+use super::refusal;
 use crate::error::SourceError;
 use crate::options::Options;
 use crate::request::HttpAccess;
@@ -100,7 +101,13 @@ impl Requests {
         };
         let first = shown(&url);
         for hop in 0..=HOPS {
-            let response = self.send(&url, &origin, asking).await?;
+            let mut response = self.send(&url, &origin, asking).await?;
+            if let Address::Signed(signer) = &self.address {
+                let refused = refusal::explain(&**signer, &self.options, &mut response).await;
+                if let Some(failure) = refused {
+                    return Err(failure);
+                }
+            }
             if !is_redirect(response.status()) {
                 let led = hop > 0;
                 return Ok(Answer { response, url, led });
