@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use hypercloud_disk::{ImageFormat, Refusal};
 
 use crate::checksum::Checksum;
+use crate::object_store::ObjectStoreError;
 
 /// Whose doing a failure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,6 +245,9 @@ pub enum SourceError {
     /// The path is neither a regular file nor a block device.
     #[error("{0} is neither a regular file nor a block device")]
     NotAFile(String),
+    /// An object store says why not.
+    #[error(transparent)]
+    ObjectStore(#[from] ObjectStoreError),
     /// A local file could not be read.
     #[error("reading {location} failed")]
     Read {
@@ -451,12 +455,16 @@ impl SourceError {
             Self::ContentEncoded { .. } => "ContentEncoded",
             Self::Request { .. } => "RequestFailed",
             Self::Client(_) => "ClientSetup",
+            Self::ObjectStore(error) => error.reason(),
             Self::NotAFile(_) => "NotAFile",
             Self::Read { .. } => "ReadFailed",
         }
     }
 
     pub(crate) fn is_retryable(&self) -> bool {
+        if let Self::ObjectStore(error) = self {
+            return error.is_retryable();
+        }
         matches!(
             self,
             Self::TooManyRequests(_)

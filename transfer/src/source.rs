@@ -4,8 +4,8 @@
 //! know of it; then stretches of it are read, several at once where the
 //! source can.
 
-mod address;
-mod client;
+pub(crate) mod address;
+pub(crate) mod client;
 mod file;
 mod http;
 mod proxy;
@@ -14,7 +14,10 @@ mod stream;
 mod tls;
 pub(crate) mod unpack;
 
-pub(crate) use client::shown;
+pub(crate) use client::{cause, shown};
+pub(crate) use http::{Refusal, Sign};
+
+use std::sync::Arc;
 
 use std::sync::Arc;
 
@@ -23,6 +26,7 @@ use hypercloud_disk::Extent;
 
 use crate::buffer::Buffer;
 use crate::error::SourceError;
+use crate::object_store::Signer;
 use crate::options::Options;
 use crate::request::{HttpAccess, SourceSpec};
 
@@ -60,10 +64,17 @@ impl Source {
                 let (reader, opened) = file::FileReader::open(path.clone()).await?;
                 Ok((Self::File(reader), opened))
             }
-            SourceSpec::ObjectStore(object) => Err(SourceError::UnsupportedScheme(format!(
-                "s3://{}/{}",
-                object.bucket, object.key
-            ))),
+            SourceSpec::ObjectStore(object) => {
+                let signer = Arc::new(Signer::new(object, options).await?);
+                let access = HttpAccess {
+                    authorities: object.store.authorities.clone(),
+                    ..HttpAccess::default()
+                };
+                let address = http::Address::Signed(signer.clone());
+                let (source, opened) = Self::over_http(address, &access, options).await?;
+                signer.judge_head(&opened.head)?;
+                Ok((source, opened))
+            }
             SourceSpec::Http(spec) => {
                 let address = http::Address::Fixed(spec.url.clone());
                 Self::over_http(address, &spec.access, options).await

@@ -15,7 +15,7 @@ use crate::options::AddressPolicy;
 
 /// An address that the policy refuses.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Refused(pub(super) IpAddr);
+pub(crate) struct Refused(pub(super) IpAddr);
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,13 +92,15 @@ pub(super) fn is_allowed(policy: AddressPolicy, address: IpAddr) -> bool {
     }
 }
 
+/// Names below `localhost` are this machine's, whatever a name server says
+/// (RFC 6761, 6.3).
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Judges a URL whose host is an address, which no resolver is asked for.
-pub(super) fn judge_literal(policy: AddressPolicy, url: &Url) -> Result<(), Refused> {
+pub(crate) fn judge_literal(policy: AddressPolicy, url: &Url) -> Result<(), Refused> {
     let address = match url.host() {
         Some(Host::Ipv4(v4)) => IpAddr::V4(v4),
         Some(Host::Ipv6(v6)) => IpAddr::V6(v6),
@@ -120,7 +122,13 @@ impl Resolve for PolicyResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let policy = self.0;
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0))
+            // Systems differ in whether they know the names below it.
+            let host = if is_localhost(name.as_str()) {
+                "localhost"
+            } else {
+                name.as_str()
+            };
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((host, 0))
                 .await
                 .map_err(|error| Unresolved(Some(error)))?
                 .collect();

@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::request::HttpAccess;
 
 /// A client for each way to a server: directly, and through the proxies.
-pub(super) struct Clients {
+pub(crate) struct Clients {
     direct: Client,
     http: Option<Client>,
     https: Option<Client>,
@@ -21,7 +21,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn new(access: &HttpAccess, options: &Options) -> Result<Self, SourceError> {
+    pub(crate) fn new(access: &HttpAccess, options: &Options) -> Result<Self, SourceError> {
         let failed = |error: reqwest::Error| SourceError::Client(error.without_url().into());
         let choice = Choice::new(&options.proxies)?;
         let tls = tls::configuration(access.authorities.as_deref())?;
@@ -46,7 +46,7 @@ impl Clients {
     }
 
     /// The way to an address.
-    pub(super) fn way(&self, url: &Url) -> Way<'_> {
+    pub(crate) fn way(&self, url: &Url) -> Way<'_> {
         let which = self.choice.of(url);
         let client = which.and_then(|which| match which {
             Which::Http => self.http.as_ref(),
@@ -60,8 +60,8 @@ impl Clients {
 }
 
 /// The way to an address.
-pub(super) struct Way<'a> {
-    pub(super) client: &'a Client,
+pub(crate) struct Way<'a> {
+    pub(crate) client: &'a Client,
     /// The proxy it goes through, as it may be shown.
     proxy: Option<String>,
 }
@@ -105,7 +105,7 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
 }
 
 /// The first error of a kind in a chain.
-fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+pub(crate) fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     chain(error).find_map(|error| error.downcast_ref())
 }
 

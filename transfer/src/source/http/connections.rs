@@ -7,6 +7,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::limit::Limit;
 use crate::error::SourceError;
+use crate::object_store::ObjectStoreError;
 use crate::options::Options;
 
 /// How long an interval is that tells how fast a source is.
@@ -65,7 +66,9 @@ impl Connections {
     pub(super) fn failed(&self, error: &SourceError) {
         let refused = matches!(
             error,
-            SourceError::TooManyRequests(_) | SourceError::ServerError { status: 503, .. }
+            SourceError::TooManyRequests(_)
+                | SourceError::ServerError { status: 503, .. }
+                | SourceError::ObjectStore(ObjectStoreError::SlowDown(_))
         );
         if refused {
             self.state().limit.refused();

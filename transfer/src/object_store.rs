@@ -1,0 +1,24 @@
+//! S3-compatible object stores.
+//!
+//! The AWS SDK says where an object is (endpoint, region, path or virtual
+//! host) and signs for it, with keys it is given or finds; it moves no byte
+//! of an object. What it does ask over the network, temporary credentials, it
+//! asks through the HTTP client of this crate, so that there is one TLS stack
+//! and one set of trusted certificates.
+//!
+//! Invariants:
+//! - no key, token or signed address is shown;
+//! - what a store is asked obeys [`crate::AddressPolicy`]; where credentials
+//!   come from is said by the environment of this process, not by a source,
+//!   and the machine's own role is used only where every address is allowed.
+
+mod address;
+mod answer;
+mod client;
+mod connector;
+mod credentials;
+mod error;
+mod signer;
+
+pub use error::ObjectStoreError;
+pub(crate) use signer::Signer;
