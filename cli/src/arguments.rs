@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hypercloud_transfer::{Checksum, HttpSource, ImageFormat, SourceSpec};
+use hypercloud_transfer::{Checksum, ImageFormat};
+
+use crate::source::SourceArguments;
 
 /// Work with HyperCloud Storage's disk images.
 ///
@@ -33,9 +35,8 @@ pub(crate) enum ImageCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArguments {
-    /// The image: an http or https address, or a path
-    #[arg(value_parser = source)]
-    pub(crate) source: SourceSpec,
+    #[command(flatten)]
+    pub(crate) source: SourceArguments,
     /// Read a packed disk to its end where only that tells its size
     #[arg(long)]
     pub(crate) measure: bool,
@@ -45,9 +46,8 @@ pub(crate) struct ProbeArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArguments {
-    /// The image: an http or https address, or a path
-    #[arg(value_parser = source)]
-    pub(crate) source: SourceSpec,
+    #[command(flatten)]
+    pub(crate) source: SourceArguments,
     /// A block device, which is overwritten, or a file, which is created
     /// sparse and appears only when it is complete
     pub(crate) target: PathBuf,
@@ -112,19 +112,6 @@ pub(crate) enum Format {
     Json,
 }
 
-/// An address when it has a scheme, else a path.
-fn source(text: &str) -> Result<SourceSpec, String> {
-    match text.split_once("://") {
-        Some(("http" | "https", _)) => url::Url::parse(text)
-            .map(|url| SourceSpec::Http(HttpSource::open(url)))
-            .map_err(|error| error.to_string()),
-        Some((scheme, _)) => Err(format!(
-            "{scheme} is not supported, only http, https and paths"
-        )),
-        None => Ok(SourceSpec::File(text.into())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -134,16 +121,5 @@ mod tests {
     #[test]
     fn the_words_are_consistent() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn sources_are_told_apart() {
-        assert!(matches!(
-            source("https://a.example/x"),
-            Ok(SourceSpec::Http(_))
-        ));
-        assert!(matches!(source("some/path.qcow2"), Ok(SourceSpec::File(_))));
-        assert!(source("ftp://a.example/x").is_err());
-        assert!(source("http://[").is_err());
     }
 }

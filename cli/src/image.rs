@@ -13,6 +13,7 @@ use hypercloud_transfer::{
 use crate::arguments::{ImageCommand, ImportArguments, ProbeArguments};
 use crate::journal::Journal;
 use crate::report::Reporter;
+use crate::source::Misplaced;
 
 /// Why a command did not get as far as the engine, or what that said.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,9 @@ pub(crate) enum Failure {
     /// The target's path names nothing that could be written.
     #[error("{0} is no name for a file")]
     NoFileName(String),
+    /// An option does not go with the source.
+    #[error(transparent)]
+    Misplaced(#[from] Misplaced),
     /// Something is there, and may not be lost.
     #[error("{0} exists: name another file, or say --overwrite")]
     Exists(String),
@@ -31,7 +35,7 @@ pub(crate) enum Failure {
 impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::NoFileName(_) | Self::Exists(_) => 2,
+            Self::NoFileName(_) | Self::Misplaced(_) | Self::Exists(_) => 2,
             Self::Transfer(error) => match error.side() {
                 Side::Cancelled => 1,
                 Side::Refused => 3,
@@ -44,6 +48,7 @@ impl Failure {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::NoFileName(_) => "InvalidTargetName",
+            Self::Misplaced(_) => "MisplacedOption",
             Self::Exists(_) => "TargetExists",
             Self::Transfer(error) => error.reason(),
         }
@@ -54,7 +59,7 @@ pub(crate) async fn run(command: ImageCommand) -> ExitCode {
     let (reporter, result) = match command {
         ImageCommand::Probe(arguments) => {
             let reporter = Arc::new(Reporter::new(arguments.shown.output));
-            let result = run_probe(&arguments, &reporter).await;
+            let result = run_probe(arguments, &reporter).await;
             (reporter, result)
         }
         ImageCommand::Import(arguments) => {
@@ -82,17 +87,18 @@ fn options() -> Options {
     }
 }
 
-async fn run_probe(arguments: &ProbeArguments, reporter: &Reporter) -> Result<(), Failure> {
+async fn run_probe(arguments: ProbeArguments, reporter: &Reporter) -> Result<(), Failure> {
     let options = Options {
         measure: arguments.measure,
         ..options()
     };
-    let facts = probe(&arguments.source, &options).await?;
+    let facts = probe(&arguments.source.spec()?, &options).await?;
     reporter.probed(&facts);
     Ok(())
 }
 
 async fn run_import(arguments: ImportArguments, reporter: &Arc<Reporter>) -> Result<(), Failure> {
+    let source = arguments.source.spec()?;
     let target = target(&arguments.target, arguments.overwrite)?;
     let journal = match arguments.resume {
         true => Some(Journal::of(&arguments.target).map_err(TransferError::Journal)?),
@@ -103,7 +109,7 @@ async fn run_import(arguments: ImportArguments, reporter: &Arc<Reporter>) -> Res
         checksum: arguments.checksum,
         preallocation: arguments.preallocate,
         resume: journal.as_ref().and_then(Journal::load),
-        ..ImportRequest::new(arguments.source, target)
+        ..ImportRequest::new(source, target)
     };
     let options = Options {
         connections: arguments.connections,

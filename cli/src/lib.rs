@@ -9,6 +9,7 @@ mod arguments;
 mod image;
 mod journal;
 mod report;
+mod source;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
