@@ -19,8 +19,6 @@ pub(crate) use http::{Refusal, Sign};
 
 use std::sync::Arc;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use hypercloud_disk::Extent;
 
