@@ -1,8 +1,13 @@
 //! `VirtualMachineImage`: an image at a remote address becomes a claim that
 //! the system fills and owns.
 
+mod source;
+mod status;
+
+pub use source::*;
+pub use status::*;
+
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +35,18 @@ use serde::{Deserialize, Serialize};
         json_path = ".metadata.creationTimestamp"
     ),
     printcolumn(
+        name = "Bytes/s",
+        type_ = "integer",
+        priority = 1,
+        json_path = ".status.transfer.rate"
+    ),
+    printcolumn(
+        name = "Done at",
+        type_ = "string",
+        priority = 1,
+        json_path = ".status.transfer.estimatedCompletionTime"
+    ),
+    printcolumn(
         name = "Message",
         type_ = "string",
         priority = 1,
@@ -40,6 +57,8 @@ use serde::{Deserialize, Serialize};
     .message("storageClassName is immutable: create another VirtualMachineImage"))]
 #[x_kube(validation = Rule::new("has(self.pvc) == has(oldSelf.pvc) && (!has(self.pvc) || self.pvc == oldSelf.pvc)")
     .message("pvc is immutable: create another VirtualMachineImage"))]
+#[x_kube(validation = Rule::new("has(self.preallocation) == has(oldSelf.preallocation) && (!has(self.preallocation) || self.preallocation == oldSelf.preallocation)")
+    .message("preallocation is immutable: create another VirtualMachineImage"))]
 #[serde(rename_all = "camelCase")]
 pub struct VirtualMachineImageSpec {
     /// Storage class of the image's claim. The cluster's default class is
@@ -55,36 +74,12 @@ pub struct VirtualMachineImageSpec {
     /// How the image's claim is made, where the defaults do not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pvc: Option<ImageClaim>,
-}
 
-/// Where an image comes from: exactly one of the fields is set.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[x_kube(validation = Rule::new("has(self.http) != has(self.objectStore)")
-    .message("exactly one of http and objectStore must be set"))]
-#[serde(rename_all = "camelCase")]
-pub struct ImageSource {
-    /// Address of a qcow2 or raw image, `http://` or `https://`.
+    /// Whether the whole volume is given its room now, by writing zeros where
+    /// the image has no data, so that no guest meets a full store later. Off
+    /// by default: areas without data take no room where the store allows it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 2048))]
-    #[x_kube(validation = Rule::new("isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''")
-        .message("http must be an absolute http:// or https:// URL with a host"))]
-    pub http: Option<String>,
-
-    /// An object in an S3-compatible object store.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub object_store: Option<ObjectStoreSource>,
-}
-
-/// An object in an S3-compatible object store.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct ObjectStoreSource {
-    /// Name of the bucket.
-    #[schemars(length(min = 3, max = 63))]
-    pub bucket_name: String,
-    /// Key of the object.
-    #[schemars(length(min = 1, max = 1024))]
-    pub object_name: String,
+    pub preallocation: Option<bool>,
 }
 
 /// The image's claim, where the defaults do not fit.
@@ -159,101 +154,6 @@ impl ImagePhase {
             Self::Deleting => "Deleting",
         }
     }
-}
-
-/// What the coordinator reports of a `VirtualMachineImage`.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct VirtualMachineImageStatus {
-    /// Where the image is in its life.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<ImagePhase>,
-    /// Share of the image's virtual size that is done, as `42%`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub progress: Option<String>,
-    /// Virtual size of the image for people, as `2.2Gi`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<String>,
-    /// Generation of the resource that this status speaks of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// Name of the claim that holds the image.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pvc_name: Option<String>,
-    /// Number of the present try, counted from 0; part of the job's identity.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempt: Option<i64>,
-    /// What was found at the source.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<SourceStatus>,
-    /// The transfer under way, or the one that made the image.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub transfer: Option<TransferStatus>,
-    /// Tries that failed so far and can be made again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry: Option<RetryStatus>,
-    /// `SourceVerified`, `Ready`; a map by type.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
-    pub conditions: Vec<Condition>,
-}
-
-/// What was found at the source.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct SourceStatus {
-    /// `qcow2` or `raw`.
-    pub format: String,
-    /// Size of the disk that a guest sees, in bytes.
-    pub virtual_size: i64,
-    /// Size of the source object, in bytes, where the server says it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<i64>,
-    /// The validator (an ETag or a modification date) that ties every part
-    /// of one import to one version of the source.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub validator: Option<String>,
-    /// Whether the server answers range requests.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ranges: Option<bool>,
-}
-
-/// One transfer of the image's bytes.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct TransferStatus {
-    /// Identity of the job on the agent: the resource's UID and the try.
-    pub job_id: String,
-    /// Node whose agent does the work.
-    pub node_name: String,
-    /// UID of the holder pod whose volume the job fills.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub holder_uid: Option<String>,
-    /// Bytes received from the source.
-    pub bytes_received: i64,
-    /// Bytes written to the volume.
-    pub bytes_written: i64,
-    /// When the transfer began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_time: Option<Time>,
-    /// When the transfer ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub completion_time: Option<Time>,
-}
-
-/// Tries that failed and can be made again.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct RetryStatus {
-    /// Number of tries that failed.
-    pub failures: i32,
-    /// The next try is not made before this time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_time: Option<Time>,
-    /// Why the last try failed, in one word.
-    pub last_reason: String,
-    /// Why the last try failed, for people.
-    pub last_message: String,
 }
 
 impl VirtualMachineImageSpec {

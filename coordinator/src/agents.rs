@@ -7,11 +7,14 @@
 pub mod collect;
 pub mod discover;
 pub mod pool;
+pub mod rate;
+pub mod source;
 pub mod table;
 mod wire;
 
 use async_trait::async_trait;
 use k8s_openapi::jiff::Timestamp;
+use source::Source;
 
 /// Format of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +44,45 @@ impl ImageFormat {
     }
 }
 
+/// What an image is packed in, around its format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// gzip.
+    Gzip,
+    /// xz.
+    Xz,
+    /// Zstandard.
+    Zstd,
+}
+
+impl Packing {
+    /// The packing as it stands in a status.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Xz => "xz",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The packing that a status names.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Gzip, Self::Xz, Self::Zstd]
+            .into_iter()
+            .find(|packing| packing.as_str() == name)
+    }
+}
+
 /// What is known of a source once its first bytes were seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Format of the source.
     pub format: ImageFormat,
-    /// Size of the disk that a guest sees, in bytes.
-    pub virtual_size: u64,
+    /// What it is packed in.
+    pub packing: Option<Packing>,
+    /// Size of the disk that a guest sees, in bytes, where the source tells
+    /// it before all of it was read.
+    pub virtual_size: Option<u64>,
     /// Size of the source object in bytes, where the server says it.
     pub source_size: Option<u64>,
     /// ETag or modification date.
@@ -71,9 +106,10 @@ pub struct Failure {
 pub type Probed = Result<Facts, Failure>;
 
 /// Where a job stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum JobState {
     /// Accepted.
+    #[default]
     Pending,
     /// Opening source and volume.
     Preparing,
@@ -128,7 +164,7 @@ impl Progress {
 }
 
 /// A job as the agent last reported it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
     /// Its identity: the owner's UID and the try.
     pub id: String,
@@ -136,6 +172,12 @@ pub struct Job {
     pub state: JobState,
     /// How far it is.
     pub progress: Progress,
+    /// Whether it waits to be started again, for what lets in at its source.
+    pub awaiting_access: bool,
+    /// Digest of the source's bytes, as `sha256:HEX`, where it was computed.
+    pub digest: Option<String>,
+    /// Bytes per second received, smoothed, where there is a rate to tell.
+    pub rate: Option<u64>,
 }
 
 /// A job together with the node whose agent has it.
@@ -156,15 +198,19 @@ pub enum VolumeKind {
     Filesystem,
 }
 
-/// An import to start.
+/// An import to start, but for its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportJob {
     /// Identity of the job.
     pub id: String,
-    /// Address of the source.
-    pub url: String,
     /// What the claim was sized by.
     pub expected: Facts,
+    /// Digest that the source's bytes are said to have.
+    pub checksum: Option<String>,
+    /// Format that the image is said to have.
+    pub format: Option<ImageFormat>,
+    /// Whether the volume is given all of its room now.
+    pub preallocation: bool,
     /// UID of the pod that holds the volume.
     pub pod_uid: String,
     /// Name of the PersistentVolume.
@@ -286,10 +332,11 @@ pub trait Agents: Send + Sync + 'static {
     fn jobs_of(&self, uid: &str) -> Vec<JobSeen>;
 
     /// Looks at a source.
-    async fn probe(&self, node: &str, url: &str) -> Result<Probed, AgentError>;
+    async fn probe(&self, node: &str, source: &Source) -> Result<Probed, AgentError>;
 
-    /// Starts a job, or answers with the job of the same id as it stands.
-    async fn start(&self, node: &str, job: &ImportJob) -> Result<Job, AgentError>;
+    /// Starts a job, or answers with the job of the same id as it stands. One
+    /// that waits for what lets in at its source takes it from here.
+    async fn start(&self, node: &str, job: &ImportJob, source: &Source) -> Result<Job, AgentError>;
 
     /// Stops and forgets a job; answers when its volume is closed. A job
     /// that is not known is answered the same way.

@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use clap::{Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 
+use crate::image::access::DefaultStore;
 use crate::image::size::Overhead;
 
 /// Reconciles HyperCloud Storage's custom resources.
@@ -26,6 +27,10 @@ pub struct Config {
     #[arg(long, env = "FILESYSTEM_OVERHEAD", default_value = "0.055", value_parser = overhead)]
     pub filesystem_overhead: Overhead,
 
+    /// The object store of images that name no endpoint.
+    #[command(flatten)]
+    pub object_store: ObjectStoreConfig,
+
     /// Port of the agents.
     #[arg(long, env = "AGENT_PORT", default_value_t = 7443)]
     pub agent_port: u16,
@@ -37,6 +42,55 @@ pub struct Config {
     /// How the log is written.
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,
+}
+
+/// The object store of images that name no endpoint.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ObjectStoreConfig {
+    /// Its http:// or https:// address; Amazon's for the region by default.
+    #[arg(long = "object-store-endpoint", env = "OBJECT_STORE_ENDPOINT", value_parser = endpoint)]
+    pub endpoint: Option<String>,
+
+    /// Region that requests to it are signed for.
+    #[arg(long = "object-store-region", env = "OBJECT_STORE_REGION")]
+    pub region: Option<String>,
+
+    /// Whether buckets stand in the path; by default where an endpoint is set.
+    #[arg(long = "object-store-path-style", env = "OBJECT_STORE_PATH_STYLE")]
+    pub path_style: Option<bool>,
+
+    /// Secret in the coordinator's namespace that lets in. Whoever may make an
+    /// image can read what it lets at.
+    #[arg(long = "object-store-secret", env = "OBJECT_STORE_SECRET")]
+    pub secret: Option<String>,
+
+    /// ConfigMap in the coordinator's namespace with certificates to trust.
+    #[arg(
+        long = "object-store-ca-config-map",
+        env = "OBJECT_STORE_CA_CONFIG_MAP"
+    )]
+    pub ca_config_map: Option<String>,
+}
+
+impl Config {
+    /// The store, with the namespace of what it is reached by.
+    pub fn default_store(&self) -> DefaultStore {
+        let ObjectStoreConfig {
+            endpoint,
+            region,
+            path_style,
+            secret,
+            ca_config_map,
+        } = self.object_store.clone();
+        DefaultStore {
+            namespace: self.namespace.clone(),
+            endpoint,
+            region,
+            path_style,
+            secret,
+            ca_config_map,
+        }
+    }
 }
 
 /// How the log is written.
@@ -55,6 +109,14 @@ fn overhead(text: &str) -> Result<Overhead, String> {
         .ok_or_else(|| "not a fraction of at least 0 and below 0.5".to_owned())
 }
 
+fn endpoint(text: &str) -> Result<String, String> {
+    match url::Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(text.to_owned()),
+        Ok(url) => Err(format!("{} is neither http nor https", url.scheme())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,6 +132,24 @@ mod tests {
         let config = Config::try_parse_from(base).unwrap();
         assert_eq!(config.filesystem_overhead, Overhead::DEFAULT);
         assert_eq!(config.agent_port, 7443);
+        let store = DefaultStore {
+            namespace: "n".into(),
+            ..DefaultStore::default()
+        };
+        assert_eq!(config.default_store(), store);
+        let store = [
+            "--object-store-endpoint=http://s3.example",
+            "--object-store-path-style=false",
+            "--object-store-secret=s",
+        ];
+        let config = Config::try_parse_from(base.into_iter().chain(store)).unwrap();
+        let store = config.default_store();
+        assert_eq!(store.endpoint.as_deref(), Some("http://s3.example"));
+        assert_eq!(store.path_style, Some(false));
+        let bad = base
+            .into_iter()
+            .chain(["--object-store-endpoint=s3.example"]);
+        assert!(Config::try_parse_from(bad).is_err());
         let bad = base.into_iter().chain(["--filesystem-overhead=0.7"]);
         assert!(Config::try_parse_from(bad).is_err());
     }

@@ -5,18 +5,22 @@
 //! 1. [`observe`] (client required): the image, its claim and holders, the
 //!    storage class, the agents; read by [`read`].
 //! 2. [`plan`] (no client): [`validate`], [`size`], [`retry`]; the answer is
-//!    a list of actions, a verdict and when to look again.
+//!    a list of actions, a verdict and when to look again. A [`source`] in it
+//!    names Secrets and holds none.
 //! 3. [`execute`] (client required): does the actions, made concrete by
-//!    [`build`], and decides nothing; what it learnt may change the verdict.
+//!    [`build`] and [`access`], and decides nothing; what it learnt may change
+//!    the verdict.
 //! 4. [`status`] (no client): the status that follows from the verdict, and
 //!    the [`notices`] that its change is worth.
 //!
 //! [`reconcile`] is the shell around them and [`controller`] what sets it
 //! off.
 
+pub mod access;
 pub mod build;
 pub mod controller;
 pub mod error;
+pub mod estimate;
 pub mod execute;
 pub mod notices;
 pub mod observation;
@@ -26,6 +30,7 @@ pub mod read;
 pub mod reconcile;
 pub mod retry;
 pub mod size;
+pub mod source;
 pub mod status;
 pub mod validate;
 pub mod verdict;

@@ -133,6 +133,7 @@ async fn lead(
         },
         policy: Policy {
             overhead: config.filesystem_overhead,
+            store: config.default_store(),
         },
         metrics,
     };

@@ -1,7 +1,8 @@
 //! What moves the bytes, as the jobs see it.
 //!
-//! The jobs know this trait and their own types; only [`streaming`] knows the
-//! transfer crate. Tests of the jobs bring an engine of their own.
+//! The jobs know this trait and their own types, which borrow a few plain
+//! values from the transfer crate; only [`streaming`] sets it to work. Tests
+//! of the jobs bring an engine of their own.
 
 pub mod streaming;
 
@@ -12,7 +13,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use crate::job::state::{Checkpoint, Failure, Progress};
-use crate::source::{Facts, Source};
+use crate::source::{Access, Checksum, Facts, Format, Source};
 use crate::volume::Volume;
 
 /// One import as the engine gets it.
@@ -20,10 +21,18 @@ use crate::volume::Volume;
 pub struct ImportOrder {
     /// Where the image comes from.
     pub source: Source,
+    /// How the source is reached.
+    pub access: Access,
     /// The volume to fill.
     pub volume: Volume,
     /// What the source has to be.
     pub expected: Option<Facts>,
+    /// The digest that the source's bytes have to have.
+    pub checksum: Option<Checksum>,
+    /// The format that the image has to have.
+    pub format: Option<Format>,
+    /// Whether the volume is given all of its room now.
+    pub preallocation: bool,
     /// Where an earlier run stopped.
     pub resume: Option<Checkpoint>,
 }
@@ -35,6 +44,8 @@ pub struct Imported {
     pub facts: Facts,
     /// Final figures.
     pub progress: Progress,
+    /// Digest of the source's bytes, where it was computed.
+    pub digest: Option<Checksum>,
 }
 
 /// Who is told how an import goes. Called from any thread.
@@ -54,7 +65,7 @@ pub trait Observer: Send + Sync + 'static {
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
     /// Looks at a source without moving its bytes.
-    async fn probe(&self, source: &Source) -> Result<Facts, Failure>;
+    async fn probe(&self, source: &Source, access: &Access) -> Result<Facts, Failure>;
 
     /// Fills a volume. When it returns, nothing of the import runs any more
     /// and the volume is closed; an error after `stop` was cancelled says

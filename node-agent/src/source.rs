@@ -2,7 +2,13 @@
 //!
 //! Invariant: neither `Debug` nor `Display` of anything here shows the query
 //! or the user part of a URL, because a signed URL is a credential; only
-//! serialisation into the root-only journal does.
+//! serialisation into the root-only journal does. What lets in beside the URL
+//! is an [`Access`], which is never written down.
+
+mod access;
+
+pub use access::{Access, BasicCredentials, Header, Secret, Signing};
+pub use hypercloud_transfer::{Checksum, Packing};
 
 use std::fmt;
 
@@ -15,6 +21,24 @@ use url::Url;
 pub enum Source {
     /// An object behind an `http://` or `https://` URL.
     Http(HttpUrl),
+    /// An object in an S3-compatible object store.
+    ObjectStore(ObjectLocation),
+}
+
+/// Where an object is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectLocation {
+    /// Name of the bucket.
+    pub bucket: String,
+    /// Key of the object.
+    pub key: String,
+    /// Address of the store; Amazon's for the region without one.
+    pub endpoint: Option<HttpUrl>,
+    /// Region that requests are signed for.
+    pub region: Option<String>,
+    /// Whether the bucket stands in the path rather than in the host's name.
+    pub path_style: bool,
 }
 
 /// An absolute `http` or `https` URL without user and password.
@@ -90,6 +114,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http(url) => url.fmt(f),
+            Self::ObjectStore(object) => write!(f, "s3://{}/{}", object.bucket, object.key),
         }
     }
 }
@@ -110,8 +135,12 @@ pub enum Format {
 pub struct Facts {
     /// Format of the image.
     pub format: Format,
-    /// Size of the disk that a guest sees, in bytes.
-    pub virtual_size: u64,
+    /// What the image is packed in.
+    #[serde(default)]
+    pub packing: Option<Packing>,
+    /// Size of the disk that a guest sees, in bytes, where the source tells
+    /// it before all of it was read.
+    pub virtual_size: Option<u64>,
     /// Size of the object in bytes, where the server says it.
     pub source_size: Option<u64>,
     /// ETag or modification date.

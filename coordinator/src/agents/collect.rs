@@ -70,7 +70,7 @@ pub async fn collect_once(client: &Client, agents: &dyn Agents) -> Result<(), Ku
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Job, JobState, Progress};
+    use super::super::{Job, JobState};
     use super::*;
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
             job: Job {
                 id: id.into(),
                 state: JobState::Transferring,
-                progress: Progress::default(),
+                ..Job::default()
             },
         };
         let jobs = [seen("a-0"), seen("b-3"), seen("strange")];

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
+use super::source::Source;
 use super::table::{Change, Table};
 use super::wire::{self, Missing};
 use super::{AgentError, AgentState, Agents, ImportJob, Job, JobSeen, Probed};
@@ -192,7 +193,7 @@ impl Agents for Pool {
         lock(&self.shared.table).jobs_of(uid)
     }
 
-    async fn probe(&self, node: &str, url: &str) -> Result<Probed, AgentError> {
+    async fn probe(&self, node: &str, source: &Source) -> Result<Probed, AgentError> {
         const NAME: &str = "ProbeSource";
         let mut client = self.client(node)?;
         // Whoever would wait here would keep a reconcile waiting.
@@ -200,7 +201,7 @@ impl Agents for Pool {
             return Err(AgentError::Busy { call: NAME });
         };
         let request = proto::ProbeSourceRequest {
-            source: Some(wire::source(url)),
+            source: Some(wire::source(source)),
         };
         let call = Call::new(node, NAME, PROBE);
         let answer = call.make(request, |request| async move {
@@ -209,9 +210,9 @@ impl Agents for Pool {
         call.complete(wire::probed(answer.await?))
     }
 
-    async fn start(&self, node: &str, job: &ImportJob) -> Result<Job, AgentError> {
+    async fn start(&self, node: &str, job: &ImportJob, source: &Source) -> Result<Job, AgentError> {
         let mut client = self.client(node)?;
-        let request = wire::start_request(job);
+        let request = wire::start_request(job, source);
         let call = Call::new(node, "StartJob", QUICK);
         let answer = call.make(
             request,

@@ -4,7 +4,7 @@
 //! Invariants: a node counts as synced only once its snapshot is complete,
 //! and the jobs of a snapshot replace the former ones as a whole; progress
 //! alone wakes the owner of a job at most once per [`PROGRESS_INTERVAL`],
-//! while a change of state always does.
+//! while a change of state, or of what it waits for, always does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use hypercloud_api::names;
 use k8s_openapi::jiff::Timestamp;
 
+use super::rate::Meter;
 use super::{AgentState, Job, JobSeen};
 
 /// How often progress alone is worth a reconcile.
@@ -56,6 +57,18 @@ enum Link {
 struct Known {
     job: Job,
     told: Instant,
+    meter: Meter,
+}
+
+impl Known {
+    fn new(job: Job, now: Instant) -> Self {
+        let meter = Meter::new(job.progress.received, now);
+        Self {
+            job,
+            told: now,
+            meter,
+        }
+    }
 }
 
 impl Table {
@@ -122,22 +135,26 @@ impl Table {
     }
 
     /// A job as it stands.
-    pub fn changed(&mut self, node: &str, job: Job, now: Instant) -> Option<Change> {
+    pub fn changed(&mut self, node: &str, mut job: Job, now: Instant) -> Option<Change> {
         let entry = self.entry(node);
         if let Link::Syncing { snapshot, .. } = &mut entry.link {
-            snapshot.insert(job.id.clone(), Known { job, told: now });
+            snapshot.insert(job.id.clone(), Known::new(job, now));
             return None;
         }
-        let former = entry.jobs.get(&job.id);
-        let tell = former.is_none_or(|known| {
-            known.job.state != job.state || now.duration_since(known.told) >= PROGRESS_INTERVAL
-        });
-        let told = match former {
-            Some(known) if !tell => known.told,
-            _ => now,
-        };
         let change = owner(&job.id).map(|uid| Change::Owner(uid.to_owned()));
-        entry.jobs.insert(job.id.clone(), Known { job, told });
+        let Some(known) = entry.jobs.get_mut(&job.id) else {
+            entry.jobs.insert(job.id.clone(), Known::new(job, now));
+            return change;
+        };
+        known.meter.update(job.progress.received, now);
+        job.rate = known.meter.rate();
+        let tell = known.job.state != job.state
+            || known.job.awaiting_access != job.awaiting_access
+            || now.duration_since(known.told) >= PROGRESS_INTERVAL;
+        if tell {
+            known.told = now;
+        }
+        known.job = job;
         change.filter(|_| tell)
     }
 
@@ -169,10 +186,7 @@ impl Table {
     /// A job that the agent says it started. The stream may have told more
     /// of it already.
     pub fn started(&mut self, node: &str, job: &Job, now: Instant) {
-        let known = Known {
-            job: job.clone(),
-            told: now,
-        };
+        let known = Known::new(job.clone(), now);
         self.entry(node).jobs.entry(job.id.clone()).or_insert(known);
     }
 
@@ -224,6 +238,7 @@ mod tests {
             id: id.into(),
             state,
             progress,
+            ..Job::default()
         }
     }
 
@@ -275,7 +290,24 @@ mod tests {
         assert_eq!(table.changed("n1", step(4), later(1300)), None);
         let done = job("a-0", JobState::Succeeded, 100);
         assert_eq!(table.changed("n1", done.clone(), later(1301)), owner);
-        assert_eq!(table.jobs_of("a")[0].job, done);
+        assert_eq!(table.jobs_of("a")[0].job.state, done.state);
+    }
+
+    #[test]
+    fn a_job_that_waits_wakes_and_one_that_receives_has_a_rate() {
+        let now = Instant::now();
+        let waiting = Job {
+            awaiting_access: true,
+            ..job("a-0", JobState::Pending, 0)
+        };
+        let mut table = synced(&[waiting], now);
+        let later = |ms| now + Duration::from_millis(ms);
+        let owner = Some(Change::Owner("a".into()));
+        let mut next = job("a-0", JobState::Pending, 0);
+        assert_eq!(table.changed("n1", next.clone(), later(10)), owner);
+        next.progress.received = 3000;
+        table.changed("n1", next, later(3000));
+        assert_eq!(table.jobs_of("a")[0].job.rate, Some(1000));
     }
 
     #[test]

@@ -4,23 +4,70 @@
 
 use hypercloud_proto::agent::v1 as proto;
 
-use super::{Facts, Failure, ImageFormat, ImportJob, Job, JobState, Probed, Progress, VolumeKind};
+use proto::object_store_source::Credentials;
+use secrecy::ExposeSecret;
+
+use super::source::{Place, Signing, Source};
+use super::{
+    Facts, Failure, ImageFormat, ImportJob, Job, JobState, Packing, Probed, Progress, VolumeKind,
+};
 
 /// Something that the protocol asks for is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missing(pub &'static str);
 
-/// An HTTP source.
-pub(super) fn source(url: &str) -> proto::Source {
-    proto::Source {
-        kind: Some(proto::source::Kind::Http(proto::HttpSource {
-            url: url.to_owned(),
-        })),
+/// A source with what lets in there.
+pub(super) fn source(source: &Source) -> proto::Source {
+    let authorities = source.authorities.clone();
+    let kind = match &source.place {
+        Place::Http {
+            url,
+            basic,
+            headers,
+        } => proto::source::Kind::Http(proto::HttpSource {
+            url: url.reveal().to_owned(),
+            basic: basic.as_ref().map(|basic| proto::BasicCredentials {
+                username: basic.username.expose_secret().to_owned(),
+                password: basic.password.expose_secret().to_owned(),
+            }),
+            headers: headers
+                .iter()
+                .map(|(name, value)| proto::Header {
+                    name: name.clone(),
+                    value: value.expose_secret().to_owned(),
+                })
+                .collect(),
+            authorities,
+        }),
+        Place::Object { object, signing } => {
+            proto::source::Kind::ObjectStore(proto::ObjectStoreSource {
+                bucket: object.bucket.clone(),
+                key: object.key.clone(),
+                endpoint: object.endpoint.clone(),
+                region: object.region.clone(),
+                path_style: object.path_style,
+                credentials: Some(credentials(signing)),
+                authorities,
+            })
+        }
+    };
+    proto::Source { kind: Some(kind) }
+}
+
+fn credentials(signing: &Signing) -> Credentials {
+    match signing {
+        Signing::DefaultChain => Credentials::DefaultChain(proto::DefaultChain {}),
+        Signing::Anonymous => Credentials::Anonymous(proto::Anonymous {}),
+        Signing::Keys { id, key, token } => Credentials::Keys(proto::AccessKeys {
+            access_key_id: id.expose_secret().to_owned(),
+            secret_access_key: key.expose_secret().to_owned(),
+            session_token: token.as_ref().map(|token| token.expose_secret().to_owned()),
+        }),
     }
 }
 
 /// The request that starts `job`.
-pub(super) fn start_request(job: &ImportJob) -> proto::StartJobRequest {
+pub(super) fn start_request(job: &ImportJob, from: &Source) -> proto::StartJobRequest {
     let mode = match job.volume_kind {
         VolumeKind::Block => proto::VolumeMode::Block,
         VolumeKind::Filesystem => proto::VolumeMode::Filesystem,
@@ -28,24 +75,40 @@ pub(super) fn start_request(job: &ImportJob) -> proto::StartJobRequest {
     proto::StartJobRequest {
         job_id: job.id.clone(),
         spec: Some(proto::start_job_request::Spec::Import(proto::ImportSpec {
-            source: Some(source(&job.url)),
+            source: Some(source(from)),
             volume: Some(proto::PodVolume {
                 pod_uid: job.pod_uid.clone(),
                 volume_name: job.volume_name.clone(),
                 mode: mode.into(),
             }),
             expected: Some(facts_to(&job.expected)),
+            checksum: job.checksum.clone(),
+            format: job
+                .format
+                .map_or(proto::ImageFormat::Unspecified, format_to)
+                .into(),
+            preallocation: job.preallocation,
         })),
     }
 }
 
-fn facts_to(facts: &Facts) -> proto::SourceFacts {
-    let format = match facts.format {
+fn format_to(format: ImageFormat) -> proto::ImageFormat {
+    match format {
         ImageFormat::Raw => proto::ImageFormat::Raw,
         ImageFormat::Qcow2 => proto::ImageFormat::Qcow2,
+    }
+}
+
+fn facts_to(facts: &Facts) -> proto::SourceFacts {
+    let packing = match facts.packing {
+        None => proto::Packing::Unspecified,
+        Some(Packing::Gzip) => proto::Packing::Gzip,
+        Some(Packing::Xz) => proto::Packing::Xz,
+        Some(Packing::Zstd) => proto::Packing::Zstd,
     };
     proto::SourceFacts {
-        format: format.into(),
+        format: format_to(facts.format).into(),
+        packing: packing.into(),
         virtual_size: facts.virtual_size,
         source_size: facts.source_size,
         validator: facts.validator.clone(),
@@ -59,8 +122,16 @@ fn facts_from(facts: proto::SourceFacts) -> Result<Facts, Missing> {
         proto::ImageFormat::Qcow2 => ImageFormat::Qcow2,
         proto::ImageFormat::Unspecified => return Err(Missing("a known format")),
     };
+    let packing = match proto::Packing::try_from(facts.packing) {
+        Ok(proto::Packing::Unspecified) => None,
+        Ok(proto::Packing::Gzip) => Some(Packing::Gzip),
+        Ok(proto::Packing::Xz) => Some(Packing::Xz),
+        Ok(proto::Packing::Zstd) => Some(Packing::Zstd),
+        Err(_) => return Err(Missing("a known packing")),
+    };
     Ok(Facts {
         format,
+        packing,
         virtual_size: facts.virtual_size,
         source_size: facts.source_size,
         validator: facts.validator,
@@ -111,6 +182,9 @@ pub(super) fn job(job: proto::Job) -> Result<Job, Missing> {
             received: progress.received,
             written: progress.written,
         },
+        awaiting_access: job.awaiting_access,
+        digest: job.digest,
+        rate: None,
     })
 }
 
@@ -122,7 +196,8 @@ mod tests {
     fn facts_survive_a_round_trip() {
         let facts = Facts {
             format: ImageFormat::Qcow2,
-            virtual_size: 7,
+            packing: Some(Packing::Xz),
+            virtual_size: Some(7),
             source_size: Some(5),
             validator: Some("\"etag\"".into()),
             ranges: true,

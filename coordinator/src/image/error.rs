@@ -21,6 +21,9 @@ pub enum ObserveError {
 /// An action could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
+    /// The API server did not answer with what lets in at the source.
+    #[error("cannot read what lets in at the source")]
+    Access(#[source] KubeError),
     /// The API server did not do it.
     #[error("cannot {what}")]
     Write {
@@ -66,6 +69,7 @@ impl ReconcileError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Observe(_) => "ObserveFailed",
+            Self::Execute(ExecuteError::Access(_)) => "AccessUnreadable",
             Self::Execute(ExecuteError::Write { .. }) => "WriteFailed",
             Self::Execute(ExecuteError::Agent { source, .. }) => source.reason(),
             Self::Status(error) if is_conflict(error) => "Conflict",

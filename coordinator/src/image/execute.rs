@@ -11,11 +11,14 @@ use kube::core::Status;
 use kube::{Client, Error as KubeError};
 use serde_json::json;
 
+use super::access::read::read;
+use super::access::{Resolved, Scope, references, resolve};
 use super::build::{self, HolderTemplate};
 use super::error::ExecuteError;
 use super::observation::Observation;
 use super::plan::RECHECK;
 use super::retry;
+use super::source::WantedSource;
 use super::verdict::{Action, Again, Plan, TryFailure, Verdict, waiting};
 use crate::agents::{AgentError, Agents};
 
@@ -28,6 +31,8 @@ pub struct Hands<'a> {
     pub agents: &'a dyn Agents,
     /// How holders are made.
     pub template: &'a HolderTemplate,
+    /// Where references to Secrets and ConfigMaps lead.
+    pub scope: Scope<'a>,
 }
 
 /// What came of a plan.
@@ -64,7 +69,10 @@ pub async fn execute(
             }
             Err(error) => return Err(error),
         };
-        let waits = matches!(learnt, Verdict::Waiting { .. });
+        let waits = matches!(
+            learnt,
+            Verdict::Waiting { .. } | Verdict::Rejected { .. } | Verdict::Keep
+        );
         outcome.verdict = learnt;
         if waits {
             outcome.again = Again::After(RECHECK);
@@ -110,11 +118,21 @@ async fn act(
             let gone = pods.delete(name, &exactly(uid)).await;
             deleted(gone, "delete the holder pod")
         }
-        Action::Probe { node, url } => {
+        Action::Probe { node, source } => {
             let status = image.status.as_ref();
-            match hands.agents.probe(node, url).await {
+            let reached = match reach(hands, source, ImagePhase::Pending).await? {
+                Ok(reached) => reached,
+                Err(waits) => return Ok(Some(waits)),
+            };
+            let secrets = &reached.secrets;
+            if !secrets.is_empty()
+                && status.is_some_and(|status| status.rejected_credentials == *secrets)
+            {
+                return Ok(Some(Verdict::Keep));
+            }
+            match hands.agents.probe(node, &reached.source).await {
                 Ok(Ok(facts)) => Ok(Some(Verdict::Probed(facts))),
-                Ok(Err(failure)) => Ok(Some(retry::judge(status, &failure, true))),
+                Ok(Err(failure)) => Ok(Some(retry::judge_probe(status, &failure, secrets))),
                 Err(AgentError::Late { .. }) => {
                     let failure = TryFailure {
                         reason: "SourceTimeout".to_owned(),
@@ -127,22 +145,42 @@ async fn act(
                 Err(error) => Err(asking("probe the source")(error)),
             }
         }
-        Action::StartJob { node, job } => match hands.agents.start(node, job).await {
-            Ok(job) => Ok(Some(Verdict::Importing {
-                node: node.clone(),
-                job,
-            })),
-            Err(error @ AgentError::Refused { .. }) => {
-                Ok(Some(refused(image.status.as_ref(), &error)))
+        Action::StartJob { node, job, source } => {
+            let reached = match reach(hands, source, ImagePhase::Importing).await? {
+                Ok(reached) => reached,
+                Err(waits) => return Ok(Some(waits)),
+            };
+            match hands.agents.start(node, job, &reached.source).await {
+                Ok(job) => Ok(Some(Verdict::Importing {
+                    node: node.clone(),
+                    job,
+                })),
+                Err(error @ AgentError::Refused { .. }) => {
+                    Ok(Some(refused(image.status.as_ref(), &error)))
+                }
+                Err(error) => Err(asking("start the job")(error)),
             }
-            Err(error) => Err(asking("start the job")(error)),
-        },
+        }
         Action::CancelJob { node, job_id } => {
             let cancelled = hands.agents.cancel(node, job_id).await;
             cancelled.map_err(asking("cancel the job"))?;
             Ok(None)
         }
     }
+}
+
+/// What an agent has to be told to reach `source`, or what has to be waited
+/// for in `phase`.
+async fn reach(
+    hands: Hands<'_>,
+    source: &WantedSource,
+    phase: ImagePhase,
+) -> Result<Result<Resolved, Verdict>, ExecuteError> {
+    let objects = read(hands.client, references(source, hands.scope))
+        .await
+        .map_err(ExecuteError::Access)?;
+    let resolved = resolve(source, hands.scope, &objects);
+    Ok(resolved.map_err(|problem| waiting(phase, &problem.reason, problem.message)))
 }
 
 /// The agent answered, and cannot: the next try may meet another one.

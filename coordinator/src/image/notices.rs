@@ -21,18 +21,24 @@ pub struct Notice {
 }
 
 /// Reasons of the `Ready` condition that stop the import until someone acts.
-const WORRYING: [&str; 12] = [
+const WORRYING: [&str; 18] = [
     "AgentUnreachable",
     "ClaimConflict",
     "ClaimLost",
     "ClaimRefused",
+    "ConfigMapNotFound",
+    "CredentialsRejected",
     "HolderConflict",
     "HolderImageFailed",
     "HolderMountFailed",
     "HolderNotStarting",
     "HolderRefused",
     "HolderUnschedulable",
+    "InvalidCertificate",
+    "InvalidConfigMap",
+    "InvalidSecret",
     "ProvisioningFailed",
+    "SecretNotFound",
     "StorageClassNotFound",
 ];
 

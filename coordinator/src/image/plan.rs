@@ -23,12 +23,13 @@ use hypercloud_api::conditions::{ConditionStatus, find};
 use hypercloud_api::{ImagePhase, SourceStatus, names};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::access::{DefaultStore, Scope};
 use super::observation::{ClaimSeen, Observation, StorageClassSeen};
 use super::retry;
 use super::size::{self, Demand, Overhead};
 use super::validate::{Wanted, validate};
 use super::verdict::{Action, Again, Plan, TryFailure, Verdict, waiting};
-use crate::agents::{Facts, ImageFormat};
+use crate::agents::{Facts, ImageFormat, Packing};
 use crate::backoff;
 
 /// How long an agent may be away before the try is given up.
@@ -41,10 +42,22 @@ pub const RECHECK: Duration = Duration::from_secs(15);
 pub const SLOW_RECHECK: Duration = Duration::from_secs(60);
 
 /// What the operator set for all images.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Policy {
     /// Share of a file system that is not there for the disk.
     pub overhead: Overhead,
+    /// The object store of images that name none.
+    pub store: DefaultStore,
+}
+
+impl Policy {
+    /// Where the references of the image that was seen lead.
+    pub fn scope<'a>(&'a self, seen: &'a Observation) -> Scope<'a> {
+        Scope {
+            namespace: seen.image.metadata.namespace.as_deref().unwrap_or_default(),
+            store: &self.store,
+        }
+    }
 }
 
 /// What to do next, given what was seen at `now`.
@@ -86,16 +99,41 @@ pub fn plan(seen: &Observation, policy: &Policy, now: Timestamp) -> Plan {
     let Some(facts) = verified_facts(seen) else {
         return probe(seen, &wanted);
     };
-    match claim(seen, &wanted, &facts, policy) {
-        Step::Wait(plan) => plan,
-        Step::Go(claim) => transfer::plan(seen, &wanted, &facts, claim, now),
+    if let Some(plan) = mismatch(&wanted, &facts) {
+        return plan;
     }
+    match claim(seen, &wanted, &facts, policy) {
+        Step::Wait(plan) => *plan,
+        Step::Go(claim) => {
+            let task = transfer::Task {
+                wanted: &wanted,
+                facts: &facts,
+                claim,
+                scope: policy.scope(seen),
+            };
+            transfer::plan(seen, &task, now)
+        }
+    }
+}
+
+/// The source is not of the format that it is said to be.
+fn mismatch(wanted: &Wanted, facts: &Facts) -> Option<Plan> {
+    let declared = wanted.format.filter(|format| *format != facts.format)?;
+    let verdict = Verdict::Failed {
+        reason: "FormatMismatch".to_owned(),
+        message: format!(
+            "the image was said to be {}, but is {}: correct source.format or the source",
+            declared.as_str(),
+            facts.format.as_str()
+        ),
+    };
+    Some(Plan::say(verdict, Again::Now))
 }
 
 /// A step of the way: done, or what to do about it.
 enum Step<T> {
     Go(T),
-    Wait(Plan),
+    Wait(Box<Plan>),
 }
 
 /// The phase that the status shows.
@@ -180,9 +218,14 @@ fn verified_facts(seen: &Observation) -> Option<Facts> {
 
 /// The facts that a status holds.
 fn from_status(source: &SourceStatus) -> Option<Facts> {
+    let packing = source.packing.as_deref().map(Packing::parse);
     Some(Facts {
         format: ImageFormat::parse(&source.format)?,
-        virtual_size: u64::try_from(source.virtual_size).ok()?,
+        packing: match packing {
+            None => None,
+            Some(packing) => Some(packing?),
+        },
+        virtual_size: source.virtual_size.map(u64::try_from).transpose().ok()?,
         source_size: source.size.and_then(|size| u64::try_from(size).ok()),
         validator: source.validator.clone(),
         ranges: source.ranges.unwrap_or(false),
@@ -212,7 +255,7 @@ fn probe(seen: &Observation, wanted: &Wanted) -> Plan {
     Plan::act(
         Action::Probe {
             node: node.clone(),
-            url: wanted.url.clone(),
+            source: wanted.source.clone(),
         },
         waiting(ImagePhase::Pending, "Probing", "looking at the source"),
         Again::Now,
@@ -239,29 +282,30 @@ fn claim<'a>(
                 reason: error.reason().to_owned(),
                 message: error.to_string(),
             };
-            return Step::Wait(Plan::say(verdict, Again::Now));
+            return Step::Wait(Box::new(Plan::say(verdict, Again::Now)));
         }
     };
     let Some(claim) = seen.own_claim() else {
-        return Step::Wait(create_claim(seen, size));
+        return Step::Wait(Box::new(create_claim(seen, size)));
     };
     let name = names::image_claim(seen.name());
     if claim.deleting_since.is_some() {
         let message = format!("waiting for the deletion of the former claim {name}");
         let verdict = waiting(ImagePhase::Preparing, "ClaimTerminating", message);
-        return Step::Wait(Plan::say(verdict, Again::After(RECHECK)));
+        return Step::Wait(Box::new(Plan::say(verdict, Again::After(RECHECK))));
     }
     let too_small = claim.requested < size && seen.holder().is_none();
     if claim.lost || too_small {
         // Its volume went away, or the source grew since the claim was made.
         let message = format!("replacing the former claim {name}");
-        return Step::Wait(Plan::act(
+        let plan = Plan::act(
             Action::DeleteClaim {
                 uid: claim.uid.clone(),
             },
             waiting(ImagePhase::Preparing, "ClaimTerminating", message),
             Again::Now,
-        ));
+        );
+        return Step::Wait(Box::new(plan));
     }
     Step::Go(claim)
 }

@@ -55,16 +55,17 @@ pub async fn reconcile(
     name: &str,
 ) -> Result<Requeue, ReconcileError> {
     let agents = context.agents.as_ref();
-    let hands = Hands {
-        client: &context.client,
-        agents,
-        template: &context.template,
-    };
     for _ in 0..ROUNDS {
         let Some(seen) = observe(&context.client, agents, namespace, name).await? else {
             return Ok(Requeue::await_change());
         };
         let plan = plan(&seen, &context.policy, Timestamp::now());
+        let hands = Hands {
+            client: &context.client,
+            agents,
+            template: &context.template,
+            scope: context.policy.scope(&seen),
+        };
         let outcome = execute(hands, &seen, &plan).await?;
         report(context, &seen, &outcome.verdict).await?;
         match outcome.again {

@@ -39,6 +39,54 @@ pub fn another(status: Option<&VirtualMachineImageStatus>, failure: TryFailure) 
     }
 }
 
+/// Reasons of a source that does not let in.
+const REJECTIONS: [&str; 2] = ["Forbidden", "Unauthorized"];
+
+/// The verdict on a probe that failed. Where the `secrets` that went with it
+/// were not accepted, another one may be: it is waited for, because asking
+/// again with the same may lock an account out.
+pub fn judge_probe(
+    status: Option<&VirtualMachineImageStatus>,
+    failure: &Failure,
+    secrets: &[String],
+) -> Verdict {
+    if secrets.is_empty() || !REJECTIONS.contains(&failure.reason.as_str()) {
+        return judge(status, failure, true);
+    }
+    let names: Vec<&str> = secrets
+        .iter()
+        .map(|secret| secret.split('@').next().unwrap_or_default())
+        .collect();
+    Verdict::Rejected {
+        reason: "CredentialsRejected".to_owned(),
+        message: format!(
+            "{}; change the Secret {}, and the import goes on; where the server was put right, delete the image and apply it again",
+            failure.message,
+            names.join(" or ")
+        ),
+        secrets: secrets.to_vec(),
+    }
+}
+
+/// The verdict on a job that failed; `guarded` says whether a Secret lets in
+/// at its source. What was accepted once and then no more is another try,
+/// whose probe will tell.
+pub fn judge_job(
+    status: Option<&VirtualMachineImageStatus>,
+    failure: &Failure,
+    guarded: bool,
+) -> Verdict {
+    if !guarded || !REJECTIONS.contains(&failure.reason.as_str()) {
+        return judge(status, failure, false);
+    }
+    let failure = TryFailure {
+        reason: failure.reason.clone(),
+        message: failure.message.clone(),
+        source: true,
+    };
+    another(status, failure)
+}
+
 /// The verdict on what an agent calls a failure; `source` says whether it
 /// was the source that failed.
 pub fn judge(

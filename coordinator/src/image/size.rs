@@ -36,8 +36,8 @@ impl Overhead {
 /// What a claim is sized by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// Size of the disk that a guest sees, in bytes.
-    pub virtual_size: u64,
+    /// Size of the disk that a guest sees, in bytes, where it is known.
+    pub virtual_size: Option<u64>,
     /// How the volume is presented.
     pub mode: VolumeMode,
     /// Bytes that the user asks for at least.
@@ -49,6 +49,11 @@ pub struct Demand {
 /// Why there is no size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
+    /// Nobody says how large the disk is.
+    #[error(
+        "the image tells the size of its disk only at its end: set pvc.storage to that size at least, in another image"
+    )]
+    Unknown,
     /// The disk is empty.
     #[error("the image's virtual size is 0")]
     Empty,
@@ -64,21 +69,25 @@ impl SizeError {
     /// The error in one word.
     pub fn reason(&self) -> &'static str {
         match self {
+            Self::Unknown => "SizeUnknown",
             Self::Empty => "ImageEmpty",
             Self::TooLarge { .. } => "ImageTooLarge",
         }
     }
 }
 
-/// Bytes that the claim has to ask for, a whole number of MiB.
+/// Bytes that the claim has to ask for, a whole number of MiB. For a disk of
+/// unknown size it is what the user asks for.
 pub fn claim(demand: &Demand) -> Result<u64, SizeError> {
-    let virtual_size = demand.virtual_size;
-    if virtual_size == 0 {
-        return Err(SizeError::Empty);
-    }
-    let wanted = match demand.mode {
-        VolumeMode::Block => u128::from(virtual_size),
-        VolumeMode::Filesystem => {
+    let virtual_size = match (demand.virtual_size, demand.at_least) {
+        (Some(0), _) => return Err(SizeError::Empty),
+        (None, 0) => return Err(SizeError::Unknown),
+        (Some(size), _) => size,
+        (None, at_least) => at_least,
+    };
+    let wanted = match (demand.mode, demand.virtual_size) {
+        (VolumeMode::Block, _) | (_, None) => u128::from(virtual_size),
+        (VolumeMode::Filesystem, Some(_)) => {
             let share = u128::from(1_000_000 - demand.overhead.0);
             let by_share = (u128::from(virtual_size) * 1_000_000).div_ceil(share);
             by_share.max(u128::from(virtual_size) + u128::from(FILESYSTEM_ALLOWANCE))
@@ -102,7 +111,7 @@ mod tests {
 
     fn demand(virtual_size: u64, mode: VolumeMode) -> Demand {
         Demand {
-            virtual_size,
+            virtual_size: Some(virtual_size),
             mode,
             at_least: 0,
             overhead: Overhead::DEFAULT,
@@ -142,6 +151,17 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_of_unknown_size_has_what_the_user_asks_for() {
+        for mode in [VolumeMode::Block, VolumeMode::Filesystem] {
+            let mut unknown = demand(1, mode);
+            unknown.virtual_size = None;
+            assert_eq!(claim(&unknown), Err(SizeError::Unknown));
+            unknown.at_least = 3 * GIB - 1;
+            assert_eq!(claim(&unknown), Ok(3 * GIB));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_sized_is_an_error() {
         assert_eq!(claim(&demand(0, VolumeMode::Block)), Err(SizeError::Empty));
         assert_eq!(
@@ -165,7 +185,8 @@ mod tests {
         ) {
             let overhead = Overhead::from_fraction(share).unwrap();
             let mode = if filesystem { VolumeMode::Filesystem } else { VolumeMode::Block };
-            let size = claim(&Demand { virtual_size, mode, at_least, overhead }).unwrap();
+            let demand = Demand { virtual_size: Some(virtual_size), mode, at_least, overhead };
+            let size = claim(&demand).unwrap();
             prop_assert_eq!(size % MIB, 0);
             prop_assert!(size >= at_least);
             let usable = match mode {

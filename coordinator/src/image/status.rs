@@ -11,10 +11,11 @@ use hypercloud_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::estimate::{Flow, estimate};
 use super::retry;
 use super::verdict::{TryFailure, Verdict};
 use super::{READY, SOURCE_VERIFIED};
-use crate::agents::{Facts, Job, Progress};
+use crate::agents::{Facts, Job};
 
 /// The status of `image` once `verdict` was reached at `now`; `has_claim`
 /// says whether the image's own claim is there.
@@ -58,6 +59,16 @@ impl Writer<'_> {
                 message,
             } => self.not_ready(*phase, reason, message.clone()),
             Verdict::Probed(facts) => self.probed(facts),
+            Verdict::Rejected {
+                reason,
+                message,
+                secrets,
+            } => {
+                self.status.rejected_credentials = secrets.clone();
+                let status = ConditionStatus::False;
+                self.condition(SOURCE_VERIFIED, status, reason, message.clone());
+                self.not_ready(ImagePhase::Pending, reason, message.clone());
+            }
             Verdict::TransferChosen {
                 job_id,
                 node,
@@ -75,7 +86,7 @@ impl Writer<'_> {
                 self.not_ready(ImagePhase::Importing, "Importing", message);
             }
             Verdict::Importing { node, job } => {
-                self.progress(&job.progress);
+                self.progress(job);
                 let message = format!("node {node}: {}", job.state.as_str());
                 self.not_ready(ImagePhase::Importing, "Importing", message);
             }
@@ -100,35 +111,78 @@ impl Writer<'_> {
     }
 
     fn probed(&mut self, facts: &Facts) {
-        let size = quantity::for_people(facts.virtual_size);
+        let size = facts.virtual_size.map(quantity::for_people);
         let format = facts.format.as_str();
+        let packing = facts.packing.map(|packing| packing.as_str());
+        self.status.rejected_credentials.clear();
         self.status.source = Some(SourceStatus {
             format: format.to_owned(),
-            virtual_size: signed(facts.virtual_size),
+            packing: packing.map(str::to_owned),
+            virtual_size: facts.virtual_size.map(signed),
             size: facts.source_size.map(signed),
             validator: facts.validator.clone(),
             ranges: Some(facts.ranges),
+            digest: None,
         });
-        self.status.size = Some(size.clone());
-        let found = format!("{format}, virtual size {size}");
+        let packed = packing.map_or_else(String::new, |packing| format!(" packed in {packing}"));
+        let told = size.as_deref().unwrap_or("unknown");
+        let found = format!("{format}{packed}, virtual size {told}");
+        self.status.size = size;
         self.condition(SOURCE_VERIFIED, ConditionStatus::True, "Probed", found);
         let message = "the source was looked at; the claim comes next".to_owned();
         self.not_ready(ImagePhase::Preparing, "CreatingClaim", message);
     }
 
-    fn progress(&mut self, progress: &Progress) {
-        self.status.progress = Some(format!("{}%", progress.percent()));
+    fn progress(&mut self, job: &Job) {
+        let progress = &job.progress;
+        let source = self.status.source.as_ref();
+        let source_size = source
+            .and_then(|source| source.size)
+            .and_then(|size| u64::try_from(size).ok());
+        let flow = Flow {
+            progress: *progress,
+            source_size,
+            rate: job.rate,
+        };
+        self.status.progress = Some(format!("{}%", flow.percent()));
         if let Some(transfer) = &mut self.status.transfer {
-            transfer.bytes_received = signed(progress.received);
-            transfer.bytes_written = signed(progress.written);
+            let (received, written) = (signed(progress.received), signed(progress.written));
+            let rate = job.rate.map(signed);
+            // An estimate holds until there is news: one that moved with the
+            // clock would have the status written for nothing.
+            let news = (
+                transfer.bytes_received,
+                transfer.bytes_written,
+                transfer.rate,
+            ) != (received, written, rate);
+            if news {
+                transfer.estimated_completion_time = estimate(&flow, self.now.0).map(Time);
+            }
+            transfer.bytes_received = received;
+            transfer.bytes_written = written;
+            transfer.rate = rate;
         }
     }
 
     fn completed(&mut self, job: &Job) {
-        self.progress(&job.progress);
+        self.progress(job);
         self.status.progress = Some("100%".to_owned());
         if let Some(transfer) = &mut self.status.transfer {
-            transfer.completion_time.get_or_insert(self.now.clone());
+            let end = transfer.completion_time.get_or_insert(self.now.clone());
+            let begin = transfer.start_time.as_ref().unwrap_or(end);
+            // Whole seconds, which is what the API keeps.
+            let seconds = end.0.as_second() - begin.0.as_second();
+            transfer.rate = Some(transfer.bytes_received / seconds.max(1));
+            transfer.estimated_completion_time = None;
+        }
+        if let Some(source) = &mut self.status.source {
+            source.digest.clone_from(&job.digest);
+            let total = Some(job.progress.total).filter(|total| *total > 0);
+            source.virtual_size = source.virtual_size.or(total.map(signed));
+            let size = source
+                .virtual_size
+                .and_then(|size| u64::try_from(size).ok());
+            self.status.size = size.map(quantity::for_people);
         }
         let message = "the image is complete; its volume is being detached".to_owned();
         self.not_ready(ImagePhase::Importing, "Detaching", message);

@@ -3,35 +3,56 @@
 //! The API server refuses most nonsense by the schema; what is refused here
 //! can never work with nothing changed, so it ends the import.
 
-use hypercloud_api::{VirtualMachineImageSpec, VolumeMode, quantity};
-use url::Url;
+use hypercloud_api::{DeclaredFormat, VirtualMachineImageSpec, VolumeMode, quantity};
+
+use super::source::{self, WantedSource};
+use crate::agents::ImageFormat;
 
 /// A specification that can be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Address of the source.
-    pub url: String,
+    /// The source.
+    pub source: WantedSource,
+    /// Format that the image is said to have.
+    pub format: Option<ImageFormat>,
+    /// Digest that the source's bytes are said to have, as `sha256:HEX`.
+    pub checksum: Option<String>,
     /// Volume mode of the claim.
     pub mode: VolumeMode,
     /// Bytes that the claim is to have at least.
     pub at_least: u64,
+    /// Whether the volume is given all of its room now.
+    pub preallocation: bool,
 }
 
 /// Why a specification cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// Object stores are named in the API but not read yet.
-    #[error("images from an object store are not yet supported: serve the image over HTTP")]
-    ObjectStoreNotSupported,
-    /// No source is set.
-    #[error("source.http is not set")]
+    /// No source is set, or two are.
+    #[error("exactly one of source.http and source.objectStore has to be set")]
     SourceMissing,
+    /// Nothing says where the object is.
+    #[error("source.objectStore names neither a bucket nor an ObjectBucketClaim")]
+    BucketMissing,
     /// The address is not one.
-    #[error("source.http is not an http:// or https:// URL: {problem}")]
+    #[error("source.{field} is not an http:// or https:// URL: {problem}")]
     SourceUrl {
+        /// Where it stands.
+        field: &'static str,
         /// What is wrong with it.
         problem: String,
     },
+    /// A header that no image may set.
+    #[error(
+        "source.headers: {name} is the transfer's own, or of one connection only: leave it out"
+    )]
+    Header {
+        /// Its name.
+        name: String,
+    },
+    /// The checksum is not one.
+    #[error("source.checksum is neither sha256: and 64, nor sha512: and 128 hexadecimal digits")]
+    Checksum,
     /// The size is not one.
     #[error("pvc.storage: {problem}")]
     Storage {
@@ -44,8 +65,11 @@ impl Invalid {
     /// The kind of problem in one word.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::ObjectStoreNotSupported => "ObjectStoreNotSupported",
-            Self::SourceMissing | Self::SourceUrl { .. } => "SourceInvalid",
+            Self::SourceMissing
+            | Self::BucketMissing
+            | Self::SourceUrl { .. }
+            | Self::Header { .. }
+            | Self::Checksum => "SourceInvalid",
             Self::Storage { .. } => "StorageInvalid",
         }
     }
@@ -53,17 +77,10 @@ impl Invalid {
 
 /// What `spec` asks for.
 pub fn validate(spec: &VirtualMachineImageSpec) -> Result<Wanted, Invalid> {
-    if spec.source.object_store.is_some() {
-        return Err(Invalid::ObjectStoreNotSupported);
-    }
-    let text = spec.source.http.as_deref().ok_or(Invalid::SourceMissing)?;
-    let url = Url::parse(text).map_err(|error| Invalid::SourceUrl {
-        problem: error.to_string(),
-    })?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(Invalid::SourceUrl {
-            problem: format!("its scheme is {}", url.scheme()),
-        });
+    let source = source::wanted(&spec.source)?;
+    let checksum = spec.source.checksum.clone();
+    if !checksum.as_deref().is_none_or(is_checksum) {
+        return Err(Invalid::Checksum);
     }
     let at_least = match spec.pvc.as_ref().and_then(|pvc| pvc.storage.as_ref()) {
         None => 0,
@@ -72,16 +89,38 @@ pub fn validate(spec: &VirtualMachineImageSpec) -> Result<Wanted, Invalid> {
         })?,
     };
     Ok(Wanted {
-        url: text.to_owned(),
+        source,
+        format: spec.source.format.map(|format| match format {
+            DeclaredFormat::Qcow2 => ImageFormat::Qcow2,
+            DeclaredFormat::Raw => ImageFormat::Raw,
+        }),
+        checksum,
         mode: spec.volume_mode(),
         at_least,
+        preallocation: spec.preallocation.unwrap_or(false),
     })
+}
+
+fn is_checksum(text: &str) -> bool {
+    let digits = |digits: &str, count| {
+        digits.len() == count && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    match text.split_once(':') {
+        Some(("sha256", hex)) => digits(hex, 64),
+        Some(("sha512", hex)) => digits(hex, 128),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::source::{WantedObject, WantedPlace};
     use super::*;
-    use hypercloud_api::{ImageClaim, ImageSource, ObjectStoreSource};
+    use crate::agents::source::SourceUrl;
+    use hypercloud_api::{
+        BucketClaimReference, CaReference, Header, ImageClaim, ImageSource, ObjectStoreSource,
+        SecretReference,
+    };
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
     fn spec(source: ImageSource) -> VirtualMachineImageSpec {
@@ -89,53 +128,136 @@ mod tests {
             storage_class_name: None,
             source,
             pvc: None,
+            preallocation: None,
         }
     }
 
-    fn http(url: &str) -> VirtualMachineImageSpec {
-        spec(ImageSource {
+    fn web(url: &str) -> ImageSource {
+        ImageSource {
             http: Some(url.into()),
-            object_store: None,
-        })
+            ..ImageSource::default()
+        }
+    }
+
+    fn named(name: &str) -> SecretReference {
+        SecretReference { name: name.into() }
     }
 
     #[test]
     fn an_http_source_is_carried_out_as_written() {
-        let mut wanted = http("https://example.com/a b.qcow2?sig=x%2By");
-        wanted.pvc = Some(ImageClaim {
+        let digest = format!("sha512:{}", "0A".repeat(64));
+        let mut asked = spec(ImageSource {
+            checksum: Some(digest.clone()),
+            format: Some(DeclaredFormat::Raw),
+            secret_ref: Some(named("login")),
+            cert_config_map: Some("ca".into()),
+            secret_headers: vec![named("tokens")],
+            ..web("https://example.com/a b.qcow2?sig=x%2By")
+        });
+        asked.pvc = Some(ImageClaim {
             volume_mode: Some(VolumeMode::Filesystem),
             access_modes: vec![],
             storage: Some(Quantity("2Gi".into())),
         });
+        asked.preallocation = Some(true);
         assert_eq!(
-            validate(&wanted),
+            validate(&asked),
             Ok(Wanted {
-                url: "https://example.com/a b.qcow2?sig=x%2By".into(),
+                source: WantedSource {
+                    place: WantedPlace::Http {
+                        url: SourceUrl::new("https://example.com/a b.qcow2?sig=x%2By"),
+                        headers: vec![],
+                        secret_headers: vec!["tokens".into()],
+                    },
+                    secret: Some("login".into()),
+                    ca: Some(CaReference {
+                        name: "ca".into(),
+                        key: None
+                    }),
+                },
+                format: Some(ImageFormat::Raw),
+                checksum: Some(digest),
                 mode: VolumeMode::Filesystem,
                 at_least: 2 << 30,
+                preallocation: true,
             })
         );
     }
 
     #[test]
-    fn what_cannot_work_is_said() {
-        let store = spec(ImageSource {
-            http: None,
-            object_store: Some(ObjectStoreSource::default()),
+    fn an_object_may_be_where_its_claim_says() {
+        let claim = BucketClaimReference {
+            name: "images".into(),
+        };
+        let object = ObjectStoreSource {
+            object_name: "a/b".into(),
+            object_bucket_claim: Some(claim),
+            ..ObjectStoreSource::default()
+        };
+        let asked = spec(ImageSource {
+            object_store: Some(object),
+            ..ImageSource::default()
         });
-        let mut ten = http("http://example.com/x");
+        let object = WantedObject {
+            bucket: None,
+            key: "a/b".into(),
+            endpoint: None,
+            region: None,
+            path_style: None,
+            claim: Some("images".into()),
+        };
+        assert_eq!(
+            validate(&asked).unwrap().source.place,
+            WantedPlace::Object(object)
+        );
+    }
+
+    #[test]
+    fn what_cannot_work_is_said() {
+        let url = "http://example.com/x";
+        let store = |bucket: Option<&str>, endpoint: Option<&str>| ImageSource {
+            object_store: Some(ObjectStoreSource {
+                bucket_name: bucket.map(Into::into),
+                endpoint: endpoint.map(Into::into),
+                ..ObjectStoreSource::default()
+            }),
+            ..ImageSource::default()
+        };
+        let header = ImageSource {
+            headers: vec![Header {
+                name: "hOST".into(),
+                value: "inside".into(),
+            }],
+            ..web(url)
+        };
+        let digest = |text: &str| ImageSource {
+            checksum: Some(text.into()),
+            ..web(url)
+        };
+        let both = ImageSource {
+            http: Some(url.into()),
+            ..store(Some("abc"), None)
+        };
+        for source in [
+            store(None, None),
+            store(Some("abc"), Some("s3.example.com")),
+            ImageSource::default(),
+            both,
+            web("file:///etc/passwd"),
+            web("no address"),
+            header,
+            digest("md5:00"),
+            digest("sha256:00"),
+            digest(&format!("sha256:{}", "x".repeat(64))),
+        ] {
+            let invalid = validate(&spec(source.clone())).unwrap_err();
+            assert_eq!(invalid.reason(), "SourceInvalid", "{source:?}");
+        }
+        let mut ten = spec(web(url));
         ten.pvc = Some(ImageClaim {
             storage: Some(Quantity("ten".into())),
             ..ImageClaim::default()
         });
-        for (spec, reason) in [
-            (store, "ObjectStoreNotSupported"),
-            (spec(ImageSource::default()), "SourceInvalid"),
-            (http("file:///etc/passwd"), "SourceInvalid"),
-            (http("no address"), "SourceInvalid"),
-            (ten, "StorageInvalid"),
-        ] {
-            assert_eq!(validate(&spec).unwrap_err().reason(), reason);
-        }
+        assert_eq!(validate(&ten).unwrap_err().reason(), "StorageInvalid");
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hypercloud_api::ImagePhase;
 
+use super::source::WantedSource;
 use crate::agents::{Facts, ImportJob, Job};
 
 /// One thing to do. The executor does it and decides nothing.
@@ -18,8 +19,8 @@ pub enum Action {
     Probe {
         /// Node of the agent.
         node: String,
-        /// Address of the source.
-        url: String,
+        /// The source.
+        source: WantedSource,
     },
     /// Make the image's claim.
     CreateClaim {
@@ -40,12 +41,14 @@ pub enum Action {
         /// UID of the pod.
         uid: String,
     },
-    /// Start a job, or find it running.
+    /// Start a job, or find it running, or give it what it waits for.
     StartJob {
         /// Node of the agent.
         node: String,
         /// The job.
         job: ImportJob,
+        /// Its source.
+        source: WantedSource,
     },
     /// Stop and forget a job.
     CancelJob {
@@ -72,6 +75,16 @@ pub enum Verdict {
     },
     /// The source was looked at.
     Probed(Facts),
+    /// The source does not accept what the Secrets say: another Secret may
+    /// help, and nothing else is tried.
+    Rejected {
+        /// One CamelCase word.
+        reason: String,
+        /// For people.
+        message: String,
+        /// The Secrets, as `name@version`.
+        secrets: Vec<String>,
+    },
     /// The job is about to be started: written down before it is.
     TransferChosen {
         /// Identity of the job.

@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hypercloud_coordinator::agents::pool::{AGENT_NAME, ClientTls, Endpoints, Pool};
+use hypercloud_coordinator::agents::source::{
+    Basic, ObjectPlace, Place, Signing, Source, SourceUrl,
+};
 use hypercloud_coordinator::agents::table::Change;
 use hypercloud_coordinator::agents::{
     AgentError, AgentState, Agents, Facts, ImageFormat, ImportJob, JobState, VolumeKind,
@@ -96,10 +99,13 @@ impl Links {
 fn import(id: &str) -> ImportJob {
     ImportJob {
         id: id.into(),
-        url: "http://example.com/disk.raw".into(),
+        checksum: Some(format!("sha256:{}", "0a".repeat(32))),
+        format: Some(ImageFormat::Raw),
+        preallocation: true,
         expected: Facts {
             format: ImageFormat::Raw,
-            virtual_size: 1024,
+            packing: None,
+            virtual_size: Some(1024),
             source_size: None,
             validator: None,
             ranges: true,
@@ -107,6 +113,20 @@ fn import(id: &str) -> ImportJob {
         pod_uid: "pod".into(),
         volume_name: "pv".into(),
         volume_kind: VolumeKind::Block,
+    }
+}
+
+fn web() -> Source {
+    Source {
+        place: Place::Http {
+            url: SourceUrl::new("http://example.com/disk.raw"),
+            basic: Some(Basic {
+                username: "reader".into(),
+                password: "s3cret".into(),
+            }),
+            headers: vec![("X-Token".into(), "s3cret too".into())],
+        },
+        authorities: Some("PEM".into()),
     }
 }
 
@@ -135,14 +155,14 @@ async fn jobs_are_started_followed_and_cancelled() {
         .await;
     assert_eq!(links.pool.jobs_of("old").len(), 1);
 
-    let probed = links
+    let probed = links.pool.probe("n1", &web()).await.unwrap();
+    assert_eq!(probed.unwrap().virtual_size, Some(1024));
+
+    let started = links
         .pool
-        .probe("n1", "http://example.com/x")
+        .start("n1", &import("uid-0"), &web())
         .await
         .unwrap();
-    assert_eq!(probed.unwrap().virtual_size, 1024);
-
-    let started = links.pool.start("n1", &import("uid-0")).await.unwrap();
     assert_eq!(started.state, JobState::Pending);
     // Known at once, before the stream tells of it.
     assert_eq!(links.pool.jobs_of("uid").len(), 1);
@@ -150,7 +170,11 @@ async fn jobs_are_started_followed_and_cancelled() {
     let half = |pool: &Pool| pool.jobs_of("uid")[0].job.progress.percent() == 50;
     links.until("progress", half).await;
     // The same id is the same job.
-    let again = links.pool.start("n1", &import("uid-0")).await.unwrap();
+    let again = links
+        .pool
+        .start("n1", &import("uid-0"), &web())
+        .await
+        .unwrap();
     assert_eq!(again.state, JobState::Transferring);
 
     links.pool.cancel("n1", "uid-0").await.unwrap();
@@ -240,10 +264,72 @@ async fn a_refusal_is_told_from_a_failure() {
         .until("the snapshot", |pool| pool.synced() == ["n1"])
         .await;
     agent.answer_starts_with(tonic::Code::InvalidArgument);
-    let refused = links.pool.start("n1", &import("uid-0")).await.unwrap_err();
+    let refused = links
+        .pool
+        .start("n1", &import("uid-0"), &web())
+        .await
+        .unwrap_err();
     assert!(!refused.is_retryable(), "{refused}");
     agent.answer_starts_with(tonic::Code::Unavailable);
-    let failed = links.pool.start("n1", &import("uid-0")).await.unwrap_err();
+    let failed = links
+        .pool
+        .start("n1", &import("uid-0"), &web())
+        .await
+        .unwrap_err();
     assert!(failed.is_retryable(), "{failed}");
+    links.close().await;
+}
+
+#[tokio::test]
+async fn what_lets_in_at_a_source_goes_with_the_call() {
+    let keys = certificates();
+    let agent = Simulated::named("n1");
+    let address = agent.serve(&keys.authority, &keys.server).await;
+    let mut links = Links::to([("n1".into(), address)].into(), keys.client);
+    links
+        .until("the snapshot", |pool| pool.synced() == ["n1"])
+        .await;
+    let object = Source {
+        place: Place::Object {
+            object: ObjectPlace {
+                bucket: "images".into(),
+                key: "disk".into(),
+                endpoint: Some("http://s3.example:9000".into()),
+                region: Some("here".into()),
+                path_style: true,
+            },
+            signing: Signing::Keys {
+                id: "id".into(),
+                key: "s3cret".into(),
+                token: None,
+            },
+        },
+        authorities: None,
+    };
+    links.pool.probe("n1", &object).await.unwrap().unwrap();
+    links
+        .pool
+        .start("n1", &import("uid-0"), &web())
+        .await
+        .unwrap();
+    let (sources, spec) = agent.asked();
+    let Some(proto::source::Kind::ObjectStore(store)) = sources[0].kind.clone() else {
+        panic!("{sources:?}");
+    };
+    assert_eq!(store.region.as_deref(), Some("here"));
+    let signed = proto::object_store_source::Credentials::Keys(proto::AccessKeys {
+        access_key_id: "id".into(),
+        secret_access_key: "s3cret".into(),
+        session_token: None,
+    });
+    assert_eq!(store.credentials, Some(signed));
+    let Some(proto::source::Kind::Http(web)) = sources[1].kind.clone() else {
+        panic!("{sources:?}");
+    };
+    assert_eq!(web.basic.unwrap().password, "s3cret");
+    assert_eq!(web.headers[0].value, "s3cret too");
+    assert_eq!(web.authorities.as_deref(), Some("PEM"));
+    assert_eq!(spec.format(), proto::ImageFormat::Raw);
+    assert!(spec.preallocation && spec.checksum.is_some());
     links.close().await;
 }

@@ -23,6 +23,7 @@ pub struct Simulated {
     jobs: Arc<Mutex<BTreeMap<String, Job>>>,
     events: broadcast::Sender<Event>,
     refuse: Arc<Mutex<Option<Code>>>,
+    asked: Arc<Mutex<(Vec<Source>, ImportSpec)>>,
     stop: CancellationToken,
 }
 
@@ -33,6 +34,7 @@ impl Simulated {
             jobs: Arc::default(),
             events: broadcast::channel(64).0,
             refuse: Arc::default(),
+            asked: Arc::default(),
             stop: CancellationToken::new(),
         }
     }
@@ -69,6 +71,11 @@ impl Simulated {
         let _ = self.events.send(Event::Changed(job));
     }
 
+    /// The sources of its calls, and the last job's specification.
+    pub fn asked(&self) -> (Vec<Source>, ImportSpec) {
+        self.asked.lock().unwrap().clone()
+    }
+
     pub fn answer_starts_with(&self, code: Code) {
         *self.refuse.lock().unwrap() = Some(code);
     }
@@ -88,11 +95,13 @@ impl NodeAgent for Simulated {
 
     async fn probe_source(
         &self,
-        _: Request<ProbeSourceRequest>,
+        request: Request<ProbeSourceRequest>,
     ) -> Result<Response<ProbeSourceResponse>, Status> {
+        let source = request.into_inner().source;
+        self.asked.lock().unwrap().0.extend(source);
         let facts = SourceFacts {
             format: ImageFormat::Raw.into(),
-            virtual_size: 1024,
+            virtual_size: Some(1024),
             ..SourceFacts::default()
         };
         let result = Some(probe_source_response::Result::Facts(facts));
@@ -103,7 +112,13 @@ impl NodeAgent for Simulated {
         if let Some(code) = *self.refuse.lock().unwrap() {
             return Err(Status::new(code, "as told"));
         }
-        let id = request.into_inner().job_id;
+        let request = request.into_inner();
+        if let Some(start_job_request::Spec::Import(spec)) = request.spec {
+            let mut asked = self.asked.lock().unwrap();
+            asked.0.extend(spec.source.clone());
+            asked.1 = spec;
+        }
+        let id = request.job_id;
         let known = self.jobs.lock().unwrap().get(&id).cloned();
         let job = known.unwrap_or_else(|| Job {
             id,

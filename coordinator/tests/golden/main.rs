@@ -31,12 +31,13 @@ fn golden(name: &str, value: &impl Serialize) {
 fn image(pvc: Option<ImageClaim>) -> VirtualMachineImage {
     let source = ImageSource {
         http: Some("http://example.com/disk.qcow2".into()),
-        object_store: None,
+        ..ImageSource::default()
     };
     let spec = VirtualMachineImageSpec {
         storage_class_name: Some("fast".into()),
         source,
         pvc,
+        preallocation: None,
     };
     let mut image = VirtualMachineImage::new("ubuntu", spec);
     image.metadata.namespace = Some("team".into());
@@ -99,13 +100,17 @@ fn a_status_tells_the_story() {
         progress: Progress {
             total: 1000,
             done,
-            received: done / 2,
+            received: done * 300_000,
             written: done / 3,
         },
+        digest: (done == 1000).then(|| format!("sha256:{}", "0a".repeat(32))),
+        rate: Some(30_000_000),
+        ..Job::default()
     };
     let facts = Facts {
         format: ImageFormat::Qcow2,
-        virtual_size: 2_361_393_152,
+        packing: None,
+        virtual_size: Some(2_361_393_152),
         source_size: Some(600_000_000),
         validator: Some("\"v1\"".into()),
         ranges: true,
@@ -117,7 +122,13 @@ fn a_status_tells_the_story() {
     };
     let node = || "n1".to_owned();
     let missing = waiting(ImagePhase::Preparing, "StorageClassNotFound", "no class");
+    let rejected = Verdict::Rejected {
+        reason: "CredentialsRejected".into(),
+        message: "the server asks for credentials".into(),
+        secrets: vec!["login@7".into()],
+    };
     let verdicts: Vec<(&str, verdict::Verdict, bool)> = vec![
+        ("rejected", rejected, false),
         ("try failed", Verdict::TryFailed(failure), false),
         ("probed", Verdict::Probed(facts), false),
         ("class missing", missing, false),

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use http::{Request, Response};
+use hypercloud_coordinator::agents::source::Source;
 use hypercloud_coordinator::agents::{
     AgentError, AgentState, Agents, Facts, ImageFormat, ImportJob, Job, JobSeen, JobState, Probed,
     Progress,
 };
+use hypercloud_coordinator::image::access::DefaultStore;
 use hypercloud_coordinator::image::build::HolderTemplate;
 use hypercloud_coordinator::image::plan::Policy;
 use hypercloud_coordinator::image::reconcile::Context;
@@ -107,6 +109,7 @@ pub fn context(script: Script, agent: Agent) -> (Context, Requests) {
         },
         policy: Policy {
             overhead: Overhead::DEFAULT,
+            store: DefaultStore::default(),
         },
         metrics: Arc::new(Metrics::default()),
     };
@@ -119,13 +122,16 @@ pub struct Agent {
     pub jobs: Vec<JobSeen>,
     /// What every call ends with.
     pub trouble: Option<AgentError>,
+    /// The sources it was asked for.
+    pub asked: Arc<Mutex<Vec<Source>>>,
 }
 
 impl Default for Agent {
     fn default() -> Self {
         let facts = Facts {
             format: ImageFormat::Raw,
-            virtual_size: 1 << 30,
+            packing: None,
+            virtual_size: Some(1 << 30),
             source_size: None,
             validator: None,
             ranges: false,
@@ -134,6 +140,7 @@ impl Default for Agent {
             probe: Ok(facts),
             jobs: vec![],
             trouble: None,
+            asked: Arc::default(),
         }
     }
 }
@@ -149,6 +156,7 @@ impl Agent {
                 received: 5,
                 written: 6,
             },
+            ..Job::default()
         };
         let node = "n1".to_owned();
         Self {
@@ -176,11 +184,13 @@ impl Agents for Agent {
         self.jobs.clone()
     }
 
-    async fn probe(&self, _: &str, _: &str) -> Result<Probed, AgentError> {
+    async fn probe(&self, _: &str, source: &Source) -> Result<Probed, AgentError> {
+        self.asked.lock().unwrap().push(source.clone());
         self.trouble.clone().map_or(Ok(self.probe.clone()), Err)
     }
 
-    async fn start(&self, node: &str, _: &ImportJob) -> Result<Job, AgentError> {
+    async fn start(&self, node: &str, _: &ImportJob, source: &Source) -> Result<Job, AgentError> {
+        self.asked.lock().unwrap().push(source.clone());
         let away = AgentError::Away { node: node.into() };
         Err(self.trouble.clone().unwrap_or(away))
     }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod access;
 mod fake;
 
 use fake::{Agent, Script, context, image};
@@ -55,9 +56,9 @@ async fn an_image_that_is_gone_is_left_at_that() {
 }
 
 #[tokio::test]
-async fn an_unsupported_source_is_said_in_status_and_event() {
+async fn a_source_that_makes_no_sense_is_said_in_status_and_event() {
     let mut image = image();
-    image["spec"]["source"] = json!({"objectStore": {"bucketName": "abc", "objectName": "x"}});
+    image["spec"]["source"] = json!({"objectStore": {"objectName": "x"}});
     let mut script = Script::default();
     look(&mut script, &image);
     script.on("PATCH", &status_path(), 200, image.clone());
@@ -75,11 +76,7 @@ async fn an_unsupported_source_is_said_in_status_and_event() {
     let status = requests.body("PATCH", &status_path());
     assert_eq!(status["metadata"]["resourceVersion"], "7");
     assert_eq!(status["status"]["phase"], "Failed");
-    let ready = (
-        "Ready".into(),
-        "False".into(),
-        "ObjectStoreNotSupported".into(),
-    );
+    let ready = ("Ready".into(), "False".into(), "SourceInvalid".into());
     assert!(conditions(&status["status"]).contains(&ready), "{status}");
     let event = requests.body("POST", EVENTS);
     assert_eq!(

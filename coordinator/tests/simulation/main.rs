@@ -36,11 +36,15 @@ fn failed(world: &World) -> bool {
     world.phase() == Some(ImagePhase::Failed) && world.is_tidy() && world.claim.is_none()
 }
 
+fn attempt(world: &World) -> Option<i64> {
+    world.image.as_ref()?.status.as_ref()?.attempt
+}
+
 fn gone(world: &World) -> bool {
     world.image.is_none() && world.is_tidy() && world.claim.is_none()
 }
 
-const SCENARIOS: [Scenario; 12] = [
+const SCENARIOS: [Scenario; 16] = [
     Scenario {
         name: "nothing happens",
         script: |_, _| {},
@@ -126,6 +130,64 @@ const SCENARIOS: [Scenario; 12] = [
             }
         },
         end: ready,
+    },
+    Scenario {
+        name: "the agent starts again and has lost what lets in",
+        script: |world, second| {
+            if second == 3 {
+                for node in NODES {
+                    world.switch(node, false, true);
+                }
+            }
+            if second == 5 {
+                for node in NODES {
+                    world.switch(node, true, true);
+                }
+            }
+        },
+        end: |world| ready(world) && attempt(world) == Some(0),
+    },
+    Scenario {
+        name: "the Secret comes late, and goes and comes again meanwhile",
+        script: |world, second| {
+            world.secret = match second {
+                0..=20 | 26..=29 => None,
+                21..=25 => Some((1, true)),
+                _ => Some((2, true)),
+            };
+            if second == 24 {
+                for node in NODES {
+                    world.switch(node, false, true);
+                }
+            }
+            if second == 26 {
+                for node in NODES {
+                    world.switch(node, true, true);
+                }
+            }
+        },
+        end: |world| ready(world) && attempt(world) == Some(0),
+    },
+    Scenario {
+        name: "the Secret is wrong at first",
+        script: |world, second| {
+            world.secret = match second {
+                0..=40 => Some((1, false)),
+                _ => Some((2, true)),
+            };
+        },
+        // Once for each coordinator that died before it could write it down.
+        end: |world| ready(world) && attempt(world) == Some(0) && world.rejections <= 2,
+    },
+    Scenario {
+        name: "the image is deleted while it waits for a Secret",
+        script: |world, second| {
+            world.secret = None;
+            if second == 30 {
+                world.delete_image();
+            }
+        },
+        end: gone,
     },
     Scenario {
         name: "the claim is deleted once it is ready",
@@ -220,7 +282,7 @@ proptest! {
     /// the image is ready or has failed, and a deleted one is gone.
     #[test]
     fn any_sequence_of_mishaps_ends(
-        mishaps in prop::collection::vec((0u32..40, 0u8..8), 0..6),
+        mishaps in prop::collection::vec((0u32..40, 0u8..10), 0..6),
         deaths in prop::collection::vec(0u32..12, 0..6),
         delete in any::<bool>(),
     ) {
@@ -238,10 +300,13 @@ proptest! {
                     4 => for node in NODES { world.switch(node, true, false); }
                     5 => world.switch("n1", false, true),
                     6 => world.switch("n2", false, false),
+                    7 => world.secret = None,
+                    8 => world.secret = Some((2, false)),
                     _ => world.failures.push(failure("Corrupt", false)),
                 }
             }
             if second == 400 {
+                world.secret = Some((3, true));
                 for node in NODES { world.switch(node, true, true); }
             }
             if second == 50 && delete {

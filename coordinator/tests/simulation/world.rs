@@ -9,17 +9,21 @@ mod cluster;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hypercloud_api::{
-    ImagePhase, ImageSource, VirtualMachineImage, VirtualMachineImageSpec, names,
+    ImagePhase, ImageSource, SecretReference, VirtualMachineImage, VirtualMachineImageSpec, names,
 };
 use hypercloud_coordinator::agents::{
     Facts, Failure, ImageFormat, Job, JobSeen, JobState, Progress,
+};
+use hypercloud_coordinator::image::access::{
+    Content, DefaultStore, Kind, Objects, Reference, Resolved, Scope, references, resolve,
 };
 use hypercloud_coordinator::image::observation::{
     AgentsSeen, ClaimSeen, HolderSeen, HolderState, Observation, StorageClassSeen,
 };
 use hypercloud_coordinator::image::plan::{Policy, plan};
 use hypercloud_coordinator::image::size::Overhead;
-use hypercloud_coordinator::image::verdict::{Action, Again, Verdict};
+use hypercloud_coordinator::image::source::WantedSource;
+use hypercloud_coordinator::image::verdict::{Action, Again, Verdict, waiting};
 use hypercloud_coordinator::image::{retry, status};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -48,6 +52,11 @@ pub struct World {
     pub failures: Vec<Failure>,
     /// How the next probes end.
     pub probe_failures: Vec<Failure>,
+    /// The Secret that lets in at the source: its version, and whether the
+    /// source accepts it.
+    pub secret: Option<(u32, bool)>,
+    /// How often the source was asked with what it does not accept.
+    pub rejections: u32,
     /// Effects that may still happen before the coordinator dies.
     pub fuse: Option<u32>,
     /// Effects that happened.
@@ -63,12 +72,16 @@ impl World {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let source = ImageSource {
             http: Some("http://example.com/disk.qcow2".into()),
-            object_store: None,
+            secret_ref: Some(SecretReference {
+                name: "login".into(),
+            }),
+            ..ImageSource::default()
         };
         let spec = VirtualMachineImageSpec {
             storage_class_name: Some("fast".into()),
             source,
             pvc: None,
+            preallocation: None,
         };
         let mut image = VirtualMachineImage::new("ubuntu", spec);
         image.metadata.namespace = Some("team".into());
@@ -88,6 +101,8 @@ impl World {
             complete: BTreeSet::new(),
             failures: Vec::new(),
             probe_failures: Vec::new(),
+            secret: Some((1, true)),
+            rejections: 0,
             fuse: None,
             effects: 0,
             uids: 0,
@@ -133,6 +148,44 @@ impl World {
         if !journal {
             agent.jobs.clear();
         }
+        if !up {
+            // What lets in is in no journal.
+            for (job, _) in agent
+                .jobs
+                .values_mut()
+                .filter(|(job, _)| at_work(&job.state))
+            {
+                job.state = JobState::Pending;
+                job.awaiting_access = true;
+            }
+        }
+    }
+
+    /// What the source is asked with, or what has to be waited for.
+    fn reach(&self, source: &WantedSource, phase: ImagePhase) -> Result<Resolved, Box<Verdict>> {
+        let store = DefaultStore::default();
+        let scope = Scope {
+            namespace: "team",
+            store: &store,
+        };
+        let login = |version: u32| Content {
+            version: version.to_string(),
+            values: [("username", "reader"), ("password", "s3cret")]
+                .map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec()))
+                .into(),
+        };
+        let objects: Objects = references(source, scope)
+            .into_iter()
+            .map(|reference| (reference, self.secret.map(|(version, _)| login(version))))
+            .collect();
+        let one = Reference {
+            kind: Kind::Secret,
+            namespace: "team".into(),
+            name: "login".into(),
+        };
+        assert_eq!(objects.keys().collect::<Vec<_>>(), [&one]);
+        resolve(source, scope, &objects)
+            .map_err(|problem| Box::new(waiting(phase, &problem.reason, problem.message)))
     }
 
     /// Node of the job at work.
@@ -197,6 +250,7 @@ impl World {
     pub fn reconcile(&mut self) -> Result<(), Died> {
         let policy = Policy {
             overhead: Overhead::DEFAULT,
+            store: DefaultStore::default(),
         };
         for round in 0.. {
             assert!(
@@ -209,15 +263,23 @@ impl World {
             };
             let plan = plan(&seen, &policy, self.now);
             let mut verdict = plan.verdict.clone();
+            let mut again = plan.again;
             for action in &plan.actions {
                 self.spend()?;
                 if let Some(learnt) = self.act(&seen, action) {
                     verdict = learnt;
+                    if matches!(
+                        verdict,
+                        Verdict::Waiting { .. } | Verdict::Rejected { .. } | Verdict::Keep
+                    ) {
+                        again = Again::OnChange;
+                        break;
+                    }
                 }
                 self.check();
             }
             self.write(&seen, &verdict)?;
-            if plan.again != Again::Now {
+            if again != Again::Now {
                 return Ok(());
             }
         }
@@ -264,8 +326,20 @@ impl World {
                 self.image = None;
                 None
             }
-            Action::Probe { node, .. } => {
+            Action::Probe { node, source } => {
                 assert!(self.agents[node.as_str()].up);
+                let reached = match self.reach(source, ImagePhase::Pending) {
+                    Ok(reached) => reached,
+                    Err(waits) => return Some(*waits),
+                };
+                if status.is_some_and(|s| s.rejected_credentials == reached.secrets) {
+                    return Some(Verdict::Keep);
+                }
+                if self.secret.is_some_and(|(_, accepted)| !accepted) {
+                    self.rejections += 1;
+                    let no = failure("Unauthorized", false);
+                    return Some(retry::judge_probe(status, &no, &reached.secrets));
+                }
                 if !self.probe_failures.is_empty() {
                     let failure = cluster::take(&mut self.probe_failures);
                     return Some(retry::judge(status, &failure, true));
@@ -316,7 +390,10 @@ impl World {
                 }
                 None
             }
-            Action::StartJob { node, job } => {
+            Action::StartJob { node, job, source } => {
+                if let Err(waits) = self.reach(source, ImagePhase::Importing) {
+                    return Some(*waits);
+                }
                 let pod = self.pods.iter().find(|pod| pod.uid == job.pod_uid);
                 let holding = pod.is_some_and(|pod| pod.state == HolderState::Holding);
                 assert!(holding, "a job started without its volume");
@@ -328,9 +405,11 @@ impl World {
                         total: 100,
                         ..Progress::default()
                     },
+                    ..Job::default()
                 };
                 let entry = agent.jobs.entry(job.id.clone());
                 let (job, _) = entry.or_insert((new, job.pod_uid.clone()));
+                job.awaiting_access = false;
                 Some(Verdict::Importing {
                     node: node.clone(),
                     job: job.clone(),
@@ -380,7 +459,8 @@ pub fn failure(reason: &str, retryable: bool) -> Failure {
 fn facts() -> Facts {
     Facts {
         format: ImageFormat::Qcow2,
-        virtual_size: 10 * GIB,
+        packing: None,
+        virtual_size: Some(10 * GIB),
         source_size: Some(GIB),
         validator: Some("\"v1\"".into()),
         ranges: true,

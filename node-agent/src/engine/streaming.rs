@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Engine, ImportOrder, Imported, Observer};
 use crate::job::state::{Checkpoint, Failure, Progress};
-use crate::source::{Facts, Format, Source};
+use crate::source::{Access, Facts, Format, Source};
 use crate::volume::Volume;
 
 /// The one name under which a virtual machine finds its disk.
@@ -39,10 +39,10 @@ impl StreamingEngine {
 
 #[async_trait]
 impl Engine for StreamingEngine {
-    async fn probe(&self, source: &Source) -> Result<Facts, Failure> {
-        let probed = transfer::probe(&source_spec(source), &self.options).await;
-        let facts = probed.map_err(|error| failure_of(&error))?;
-        facts_of(facts).ok_or_else(size_unknown)
+    async fn probe(&self, source: &Source, access: &Access) -> Result<Facts, Failure> {
+        let source = source_spec(source.clone(), access.clone());
+        let probed = transfer::probe(&source, &self.options).await;
+        probed.map(facts_of).map_err(|error| failure_of(&error))
     }
 
     async fn import(
@@ -55,9 +55,13 @@ impl Engine for StreamingEngine {
             clear(order.volume.opening_path().join(DISK_NAME)).await;
         }
         let request = transfer::ImportRequest {
+            source: source_spec(order.source, order.access),
+            target: target_spec(&order.volume),
+            format: order.format.map(format_to),
+            checksum: order.checksum,
+            preallocation: order.preallocation,
             expected: order.expected.map(facts_to),
             resume: order.resume.and_then(checkpoint_of),
-            ..transfer::ImportRequest::new(source_spec(&order.source), target_spec(&order.volume))
         };
         let (opened_by, known_by) = (order.volume.opening_path(), order.volume.path());
         let observer = Arc::new(Listener(observer));
@@ -66,8 +70,9 @@ impl Engine for StreamingEngine {
             .map_err(|error| failure_of(&error))
             .map_err(|failure| named(failure, &opened_by, known_by))?;
         Ok(Imported {
-            facts: facts_of(done.facts).ok_or_else(size_unknown)?,
+            facts: facts_of(done.facts),
             progress: progress_of(done.progress),
+            digest: done.digest,
         })
     }
 }
@@ -91,9 +96,7 @@ struct Listener(Arc<dyn Observer>);
 
 impl transfer::Observer for Listener {
     fn facts(&self, facts: &transfer::SourceFacts) {
-        if let Some(facts) = facts_of(facts.clone()) {
-            self.0.facts(facts);
-        }
+        self.0.facts(facts_of(facts.clone()));
     }
 
     fn progress(&self, progress: transfer::Progress) {
@@ -110,10 +113,34 @@ impl transfer::Observer for Listener {
     }
 }
 
-fn source_spec(source: &Source) -> transfer::SourceSpec {
+fn source_spec(source: Source, access: Access) -> transfer::SourceSpec {
+    let Access {
+        basic,
+        headers,
+        signing,
+        authorities,
+    } = access;
     match source {
-        Source::Http(url) => {
-            transfer::SourceSpec::Http(transfer::HttpSource::open(url.as_url().clone()))
+        Source::Http(url) => transfer::SourceSpec::Http(transfer::HttpSource {
+            url: url.into(),
+            access: transfer::HttpAccess {
+                basic,
+                headers,
+                authorities,
+            },
+        }),
+        Source::ObjectStore(object) => {
+            transfer::SourceSpec::ObjectStore(transfer::ObjectStoreSource {
+                bucket: object.bucket,
+                key: object.key,
+                store: transfer::ObjectStore {
+                    endpoint: object.endpoint.map(Into::into),
+                    region: object.region,
+                    path_style: object.path_style,
+                    credentials: signing,
+                    authorities,
+                },
+            })
         }
     }
 }
@@ -154,52 +181,49 @@ fn progress_of(progress: transfer::Progress) -> Progress {
     }
 }
 
-/// `None` for a source that does not tell its size.
-fn facts_of(facts: transfer::SourceFacts) -> Option<Facts> {
+fn facts_of(facts: transfer::SourceFacts) -> Facts {
     let format = match facts.format {
         transfer::ImageFormat::Raw => Format::Raw,
         transfer::ImageFormat::Qcow2 => Format::Qcow2,
     };
     let transfer::SourceFacts {
+        packing,
         virtual_size,
         source_size,
         validator,
         ranges,
         ..
     } = facts;
-    Some(Facts {
+    Facts {
         format,
-        virtual_size: virtual_size?,
+        packing,
+        virtual_size,
         source_size,
         validator,
         ranges,
-    })
+    }
 }
 
-fn size_unknown() -> Failure {
-    Failure {
-        reason: "SizeUnknown".to_owned(),
-        message: "the source does not tell the size of its disk".to_owned(),
-        retryable: false,
+fn format_to(format: Format) -> transfer::ImageFormat {
+    match format {
+        Format::Raw => transfer::ImageFormat::Raw,
+        Format::Qcow2 => transfer::ImageFormat::Qcow2,
     }
 }
 
 fn facts_to(facts: Facts) -> transfer::SourceFacts {
-    let format = match facts.format {
-        Format::Raw => transfer::ImageFormat::Raw,
-        Format::Qcow2 => transfer::ImageFormat::Qcow2,
-    };
     let Facts {
+        format,
+        packing,
         virtual_size,
         source_size,
         validator,
         ranges,
-        ..
     } = facts;
     transfer::SourceFacts {
-        format,
-        packing: None,
-        virtual_size: Some(virtual_size),
+        format: format_to(format),
+        packing,
+        virtual_size,
         source_size,
         validator,
         ranges,

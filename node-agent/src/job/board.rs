@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::spec::JobId;
 use super::state::{Phase, Progress, State};
-use crate::source::Facts;
+use crate::source::{Checksum, Facts};
 
 /// A job as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,16 +25,22 @@ pub struct Status {
     pub progress: Progress,
     /// What was found at the source.
     pub facts: Option<Facts>,
+    /// Whether it waits for its source's access, which a restart lost.
+    pub awaiting_access: bool,
+    /// Digest of the source's bytes, where it was computed.
+    pub digest: Option<Checksum>,
 }
 
 impl Status {
-    /// What is shown of a state.
+    /// What is shown of the state of a job that waits for no access.
     pub fn new(id: &JobId, state: &State) -> Self {
         Self {
             id: id.clone(),
             phase: state.phase.clone(),
             progress: state.progress,
             facts: state.facts.clone(),
+            awaiting_access: false,
+            digest: state.digest.clone(),
         }
     }
 }
@@ -185,6 +191,8 @@ mod tests {
             phase,
             progress,
             facts: None,
+            awaiting_access: false,
+            digest: None,
         }
     }
 

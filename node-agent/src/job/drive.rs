@@ -19,7 +19,7 @@ use super::record::Record;
 use super::retry;
 use super::state::{Checkpoint, Effect, Event, Failure, Phase, Progress, State, Work, step};
 use crate::engine::{Engine, ImportOrder, Imported, Observer};
-use crate::source::Facts;
+use crate::source::{Access, Facts};
 use crate::volume::{Volume, VolumeError, Volumes};
 
 /// Shortest time between two progress reports of one job.
@@ -41,6 +41,8 @@ pub struct Tools {
 /// One job with its state.
 pub struct Drive {
     tools: Tools,
+    /// How the source is reached; here and nowhere else while the job runs.
+    access: Access,
     driven: Mutex<Driven>,
 }
 
@@ -52,8 +54,9 @@ struct Driven {
 }
 
 impl Drive {
-    /// Takes a job whose record is in the journal.
-    pub fn new(record: Record, tools: Tools) -> Self {
+    /// Takes a job whose record is in the journal, and which reaches its
+    /// source by `access`.
+    pub fn new(record: Record, access: Access, tools: Tools) -> Self {
         let driven = Driven {
             record,
             unreported: None,
@@ -61,6 +64,7 @@ impl Drive {
         };
         Self {
             tools,
+            access,
             driven: Mutex::new(driven),
         }
     }
@@ -115,8 +119,16 @@ impl Drive {
             let before = self.driven.lock().record.state.checkpoint.clone();
             let failure = match self.clone().try_transfer(stop, volume?).await {
                 Ok(done) => {
-                    let Imported { facts, progress } = done;
-                    return Some(Event::Imported { facts, progress });
+                    let Imported {
+                        facts,
+                        progress,
+                        digest,
+                    } = done;
+                    return Some(Event::Imported {
+                        facts,
+                        progress,
+                        digest,
+                    });
                 }
                 Err(_) if stop.is_cancelled() => return None,
                 Err(failure) => failure,
@@ -156,10 +168,15 @@ impl Drive {
     ) -> Result<Imported, Failure> {
         let order = {
             let record = &self.driven.lock().record;
+            let spec = record.spec.clone();
             ImportOrder {
-                source: record.spec.source.clone(),
+                source: spec.source,
+                access: self.access.clone(),
                 volume: volume.clone(),
-                expected: record.spec.expected.clone(),
+                expected: spec.expected,
+                checksum: spec.checksum,
+                format: spec.format,
+                preallocation: spec.preallocation,
                 resume: record.state.checkpoint.clone(),
             }
         };

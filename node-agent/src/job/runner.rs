@@ -4,14 +4,16 @@
 //! identity is the same job; no two jobs hold one volume at a time; not more
 //! than the set number of jobs move bytes; a job is forgotten only when
 //! nothing of it runs any more. A caller that goes away in the middle of a
-//! call changes nothing of that.
+//! call changes nothing of that. A source's access is in no journal: a job
+//! that needs one and was found in the journal waits until it is started
+//! again, holding neither its volume nor a slot.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, Semaphore};
+use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
@@ -23,6 +25,7 @@ use super::record::Record;
 use super::spec::{ImportSpec, JobId};
 use super::state::{Effect, Event, State, step};
 use crate::engine::Engine;
+use crate::source::Access;
 use crate::volume::{VolumeName, Volumes};
 
 /// All jobs of one node. Cheap to clone; clones are the same jobs.
@@ -50,6 +53,8 @@ struct Entry {
     ended: CancellationToken,
     /// Someone asked to forget the job.
     forgetting: CancellationToken,
+    /// Where the source's access is handed in, while the job waits for it.
+    awaiting: Mutex<Option<oneshot::Sender<Access>>>,
 }
 
 /// Why a job was not started.
@@ -119,12 +124,19 @@ impl Jobs {
         Ok((jobs, loaded.set_aside))
     }
 
-    /// Starts a job, or answers with the job of that identity as it stands.
-    pub async fn start(&self, id: JobId, spec: ImportSpec) -> Result<Status, StartError> {
+    /// Starts a job that reaches its source by `access`, or answers with the
+    /// job of that identity as it stands. One that waits for its access goes
+    /// on with this one; one that runs keeps what it has.
+    pub async fn start(
+        &self,
+        id: JobId,
+        spec: ImportSpec,
+        access: Access,
+    ) -> Result<Status, StartError> {
         let this = self.clone();
         self.shared
             .tasks
-            .spawn(async move { this.admit(id, spec).await })
+            .spawn(async move { this.admit(id, spec, access).await })
             .await?
     }
 
@@ -154,21 +166,39 @@ impl Jobs {
         let (state, effects) = step(record.state, Event::Restarted);
         record.state = state;
         let unfinished = effects.contains(&Effect::Report);
-        self.board().put(Status::new(&record.id, &record.state));
+        let awaiting_access = unfinished && record.spec.needs_access;
+        self.board().put(Status {
+            awaiting_access,
+            ..Status::new(&record.id, &record.state)
+        });
         let (entry, ended) = self.enter(&record);
         if unfinished {
-            tracing::info!(job = %record.id, "job found in the journal is taken up again");
-            self.spawn(record, &entry, ended);
+            tracing::info!(
+                job = %record.id, awaiting_access, "job found in the journal is taken up again"
+            );
+            let (sender, access) = oneshot::channel();
+            if awaiting_access {
+                *entry.awaiting.lock() = Some(sender);
+            } else {
+                // The receiver is right here.
+                let _ = sender.send(Access::default());
+            }
+            self.spawn(record, &entry, ended, access);
         }
     }
 
-    async fn admit(&self, id: JobId, spec: ImportSpec) -> Result<Status, StartError> {
+    async fn admit(
+        &self,
+        id: JobId,
+        spec: ImportSpec,
+        access: Access,
+    ) -> Result<Status, StartError> {
         let mut next = self.shared.admission.lock().await;
         let known = self.shared.entries.lock().get(&id).cloned();
         if let Some(entry) = known {
             return match self.board().get(&id) {
                 _ if entry.forgetting.is_cancelled() => Err(StartError::Cancelling(id)),
-                Some(status) if entry.spec == spec => Ok(status),
+                Some(status) if entry.spec == spec => Ok(self.hand_in(&entry, status, access)),
                 _ => Err(StartError::Conflict(id)),
             };
         }
@@ -200,8 +230,28 @@ impl Jobs {
             job = %record.id, source = %record.spec.source, volume = %record.spec.volume,
             "job accepted"
         );
-        self.spawn(record, &entry, ended);
+        let (sender, receiver) = oneshot::channel();
+        // The receiver is right here.
+        let _ = sender.send(access);
+        self.spawn(record, &entry, ended, receiver);
         Ok(status)
+    }
+
+    /// Gives a job that waits for its source's access what it waits for.
+    fn hand_in(&self, entry: &Entry, status: Status, access: Access) -> Status {
+        let Some(sender) = entry.awaiting.lock().take() else {
+            return status;
+        };
+        tracing::info!(job = %status.id, "job has its access again");
+        let status = Status {
+            awaiting_access: false,
+            ..status
+        };
+        // Before the job itself shows anything.
+        self.board().put(status.clone());
+        // A job that is stopped meanwhile does not need it.
+        let _ = sender.send(access);
+        status
     }
 
     /// Makes the job known. Whoever drops the guard says that it ended.
@@ -211,6 +261,7 @@ impl Jobs {
             stop: self.shared.stopping.child_token(),
             ended: CancellationToken::new(),
             forgetting: CancellationToken::new(),
+            awaiting: Mutex::default(),
         });
         self.shared
             .entries
@@ -220,23 +271,35 @@ impl Jobs {
         (entry, ended)
     }
 
-    fn spawn(&self, record: Record, entry: &Entry, ended: DropGuard) {
+    /// Lets a job run as soon as `access` is there and its turn has come.
+    fn spawn(
+        &self,
+        record: Record,
+        entry: &Entry,
+        ended: DropGuard,
+        access: oneshot::Receiver<Access>,
+    ) {
         let span = tracing::info_span!("job", job = %record.id);
         let volume = record.spec.volume.volume_name.clone();
-        let drive = Arc::new(Drive::new(record, self.shared.tools.clone()));
         let (this, stop) = (self.clone(), entry.stop.clone());
         let task = async move {
             let _ended = ended;
             let turn = async {
+                let access = access.await.ok()?;
                 let writer = this.writer(volume).await;
                 let slot = this.shared.slots.clone().acquire_owned().await;
-                (writer, slot)
+                Some((access, writer, slot))
             };
-            let _turn = tokio::select! {
-                () = stop.cancelled() => return,
+            let turn = tokio::select! {
+                () = stop.cancelled() => None,
                 turn = turn => turn,
             };
-            drive.run(stop).await;
+            // Without an access nobody will hand one in any more.
+            let Some((access, _writer, _slot)) = turn else {
+                return;
+            };
+            let drive = Drive::new(record, access, this.shared.tools.clone());
+            Arc::new(drive).run(stop).await;
         };
         self.shared.tasks.spawn(task.instrument(span));
     }

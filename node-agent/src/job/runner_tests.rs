@@ -1,197 +1,28 @@
 //! The jobs with an engine whose every move the test makes.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+mod access;
+mod puppet;
 
-use async_trait::async_trait;
+use puppet::*;
 use serde_json::json;
-use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
-use super::board::{Change, Status};
-use super::runner::{Jobs, StartError};
-use super::spec::{ImportSpec, JobId};
-use super::state::{Checkpoint, Failure, Phase, Progress};
-use crate::engine::{Engine, ImportOrder, Imported, Observer};
-use crate::source::{Facts, Format, HttpUrl, Source};
-use crate::volume::{
-    Absence, PodUid, PodVolume, Volume, VolumeError, VolumeMode, VolumeName, Volumes,
-};
-
-const DEADLINE: Duration = Duration::from_secs(120);
-
-/// One import that waits for the test to end it.
-struct Running {
-    order: ImportOrder,
-    observer: Arc<dyn Observer>,
-    stop: CancellationToken,
-    /// Dropping it makes the import panic.
-    end: oneshot::Sender<Result<Imported, Failure>>,
-}
-
-struct Puppet(mpsc::UnboundedSender<Running>);
-
-#[async_trait]
-impl Engine for Puppet {
-    async fn probe(&self, _: &Source) -> Result<Facts, Failure> {
-        Ok(facts())
-    }
-
-    async fn import(
-        &self,
-        order: ImportOrder,
-        observer: Arc<dyn Observer>,
-        stop: CancellationToken,
-    ) -> Result<Imported, Failure> {
-        let (end, ended) = oneshot::channel();
-        self.0
-            .send(Running {
-                order,
-                observer,
-                stop,
-                end,
-            })
-            .unwrap();
-        ended.await.expect("the test lets this import die")
-    }
-}
-
-/// Volumes that are there, but for those called "missing" and "exchanged".
-struct Imagined;
-
-#[async_trait]
-impl Volumes for Imagined {
-    async fn locate(&self, volume: &PodVolume) -> Result<Volume, VolumeError> {
-        match volume.volume_name.as_str() {
-            "missing" => Err(VolumeError::NotFound {
-                volume: volume.clone(),
-                absence: Absence::NoEntry("/nowhere".into()),
-            }),
-            "never" => std::future::pending().await,
-            name => Ok(Volume::imagined(name)),
-        }
-    }
-
-    async fn recheck(&self, volume: &PodVolume, _: &Volume) -> Result<(), VolumeError> {
-        match volume.volume_name.as_str() {
-            "exchanged" => Err(VolumeError::Exchanged {
-                volume: volume.clone(),
-            }),
-            _ => Ok(()),
-        }
-    }
-}
-
-struct Node {
-    jobs: Jobs,
-    running: Mutex<mpsc::UnboundedReceiver<Running>>,
-}
-
-impl Node {
-    fn start(journal: &Path, concurrent: usize) -> Self {
-        let (engine, running) = mpsc::unbounded_channel();
-        let engine = Arc::new(Puppet(engine));
-        let (jobs, set_aside) =
-            Jobs::open(journal, engine, Arc::new(Imagined), concurrent).unwrap();
-        assert!(set_aside.is_empty(), "{set_aside:?}");
-        Self {
-            jobs,
-            running: Mutex::new(running),
-        }
-    }
-
-    async fn next(&self) -> Running {
-        timeout(DEADLINE, self.running.lock().await.recv())
-            .await
-            .unwrap()
-            .unwrap()
-    }
-
-    /// Whether an import waits to be driven.
-    async fn none_waits(&self) -> bool {
-        self.running.lock().await.is_empty()
-    }
-
-    async fn until(&self, name: &str, wanted: impl Fn(&Phase) -> bool) -> Status {
-        let mut watcher = self.jobs.board().watch();
-        let seen = async {
-            loop {
-                for change in watcher.next().await {
-                    match change {
-                        Change::Changed(s) if s.id == id(name) && wanted(&s.phase) => return s,
-                        _ => {}
-                    }
-                }
-            }
-        };
-        timeout(DEADLINE, seen).await.unwrap()
-    }
-}
-
-fn id(name: &str) -> JobId {
-    JobId::parse(name).unwrap()
-}
-
-fn spec(volume: &str) -> ImportSpec {
-    ImportSpec {
-        source: Source::Http(HttpUrl::parse("http://images.test/a").unwrap()),
-        volume: PodVolume {
-            pod_uid: PodUid::parse("pod-1").unwrap(),
-            volume_name: VolumeName::parse(volume).unwrap(),
-            mode: VolumeMode::Filesystem,
-        },
-        expected: None,
-    }
-}
-
-fn facts() -> Facts {
-    Facts {
-        format: Format::Raw,
-        virtual_size: 4096,
-        source_size: Some(4096),
-        validator: None,
-        ranges: true,
-    }
-}
-
-fn progress(done: u64) -> Progress {
-    Progress {
-        total: 4096,
-        done,
-        received: done,
-        written: done,
-    }
-}
-
-fn done() -> Result<Imported, Failure> {
-    Ok(Imported {
-        facts: facts(),
-        progress: progress(4096),
-    })
-}
-
-fn stopped() -> Result<Imported, Failure> {
-    Err(Failure {
-        reason: "Cancelled".into(),
-        message: String::new(),
-        retryable: false,
-    })
-}
+use super::runner::StartError;
+use super::state::{Checkpoint, Failure, Phase};
+use crate::volume::{PodUid, Volume};
 
 #[tokio::test]
 async fn the_same_id_is_the_same_job() {
     let place = tempfile::tempdir().unwrap();
     let node = Node::start(place.path(), 2);
-    let first = node.jobs.start(id("a"), spec("v")).await.unwrap();
+    let first = node.begin("a", spec("v")).await.unwrap();
     assert_eq!(first.phase, Phase::Pending);
     assert!(
         place.path().join("a.json").exists(),
         "durable before the answer"
     );
-    node.jobs.start(id("a"), spec("v")).await.unwrap();
-    let other = node.jobs.start(id("a"), spec("w")).await.unwrap_err();
+    node.begin("a", spec("v")).await.unwrap();
+    let other = node.begin("a", spec("w")).await.unwrap_err();
     assert!(matches!(other, StartError::Conflict(_)), "{other}");
     node.next().await.end.send(done()).unwrap();
     let end = node.until("a", Phase::is_end).await;
@@ -200,7 +31,7 @@ async fn the_same_id_is_the_same_job() {
         (Phase::Succeeded, progress(4096))
     );
     assert_eq!(
-        node.jobs.start(id("a"), spec("v")).await.unwrap().phase,
+        node.begin("a", spec("v")).await.unwrap().phase,
         Phase::Succeeded
     );
     assert!(node.none_waits().await, "one import only");
@@ -211,7 +42,7 @@ async fn not_more_than_the_limit_run_and_the_rest_waits() {
     let place = tempfile::tempdir().unwrap();
     let node = Node::start(place.path(), 2);
     for name in ["a", "b", "c"] {
-        node.jobs.start(id(name), spec(name)).await.unwrap();
+        node.begin(name, spec(name)).await.unwrap();
     }
     let (first, second) = (node.next().await, node.next().await);
     tokio::task::yield_now().await;
@@ -238,10 +69,10 @@ async fn two_jobs_never_have_one_volume() {
     let node = Node::start(place.path(), 2);
     let mut elsewhere = spec("v");
     elsewhere.volume.pod_uid = PodUid::parse("pod-2").unwrap();
-    node.jobs.start(id("a"), spec("v")).await.unwrap();
+    node.begin("a", spec("v")).await.unwrap();
     let first = node.next().await;
-    node.jobs.start(id("b"), elsewhere).await.unwrap();
-    node.jobs.start(id("c"), spec("w")).await.unwrap();
+    node.begin("b", elsewhere).await.unwrap();
+    node.begin("c", spec("w")).await.unwrap();
     let third = node.next().await;
     assert_eq!(
         third.order.volume,
@@ -260,12 +91,12 @@ async fn two_jobs_never_have_one_volume() {
 async fn cancelling_answers_when_nothing_runs_any_more() {
     let place = tempfile::tempdir().unwrap();
     let node = Node::start(place.path(), 2);
-    node.jobs.start(id("a"), spec("v")).await.unwrap();
+    node.begin("a", spec("v")).await.unwrap();
     let import = node.next().await;
     let jobs = node.jobs.clone();
     let cancel = tokio::spawn(async move { jobs.cancel(id("a")).await });
     timeout(DEADLINE, import.stop.cancelled()).await.unwrap();
-    let again = node.jobs.start(id("a"), spec("v")).await.unwrap_err();
+    let again = node.begin("a", spec("v")).await.unwrap_err();
     assert!(matches!(again, StartError::Cancelling(_)), "{again}");
     assert!(!cancel.is_finished() && place.path().join("a.json").exists());
     import.end.send(stopped()).unwrap();
@@ -273,7 +104,7 @@ async fn cancelling_answers_when_nothing_runs_any_more() {
     assert!(!place.path().join("a.json").exists());
     assert_eq!(node.jobs.board().list(), []);
     node.jobs.cancel(id("a")).await.unwrap();
-    node.jobs.start(id("a"), spec("w")).await.unwrap();
+    node.begin("a", spec("w")).await.unwrap();
     assert_eq!(node.next().await.order.volume, Volume::imagined("w"));
 }
 
@@ -281,16 +112,10 @@ async fn cancelling_answers_when_nothing_runs_any_more() {
 async fn jobs_that_wait_can_be_cancelled_too() {
     let place = tempfile::tempdir().unwrap();
     let node = Node::start(place.path(), 1);
-    node.jobs
-        .start(id("preparing"), spec("never"))
-        .await
-        .unwrap();
+    node.begin("preparing", spec("never")).await.unwrap();
     node.until("preparing", |p| *p == Phase::Preparing).await;
-    node.jobs.start(id("for-a-slot"), spec("w")).await.unwrap();
-    node.jobs
-        .start(id("for-the-volume"), spec("never"))
-        .await
-        .unwrap();
+    node.begin("for-a-slot", spec("w")).await.unwrap();
+    node.begin("for-the-volume", spec("never")).await.unwrap();
     for name in ["for-the-volume", "for-a-slot", "preparing"] {
         timeout(DEADLINE, node.jobs.cancel(id(name)))
             .await
@@ -305,7 +130,7 @@ async fn a_restart_takes_up_what_was_not_finished() {
     let place = tempfile::tempdir().unwrap();
     let node = Node::start(place.path(), 2);
     for (name, volume) in [("done", "u"), ("half", "v"), ("refused", "missing")] {
-        node.jobs.start(id(name), spec(volume)).await.unwrap();
+        node.begin(name, spec(volume)).await.unwrap();
         if name == "done" {
             node.next().await.end.send(done()).unwrap();
         }
@@ -322,7 +147,7 @@ async fn a_restart_takes_up_what_was_not_finished() {
     timeout(DEADLINE, half.stop.cancelled()).await.unwrap();
     half.end.send(stopped()).unwrap();
     timeout(DEADLINE, stop).await.unwrap().unwrap();
-    let late = node.jobs.start(id("late"), spec("w")).await.unwrap_err();
+    let late = node.begin("late", spec("w")).await.unwrap_err();
     assert!(matches!(late, StartError::ShuttingDown), "{late}");
     drop((node, half.observer));
 
@@ -349,17 +174,14 @@ async fn every_bad_end_is_told_by_its_reason() {
         phase => format!("{phase:?}"),
     };
 
-    node.jobs.start(id("lost"), spec("missing")).await.unwrap();
+    node.begin("lost", spec("missing")).await.unwrap();
     assert_eq!(reason("lost").await, "VolumeNotFound");
 
-    node.jobs
-        .start(id("swapped"), spec("exchanged"))
-        .await
-        .unwrap();
+    node.begin("swapped", spec("exchanged")).await.unwrap();
     node.next().await.end.send(done()).unwrap();
     assert_eq!(reason("swapped").await, "VolumeExchanged");
 
-    node.jobs.start(id("refused"), spec("v")).await.unwrap();
+    node.begin("refused", spec("v")).await.unwrap();
     let no = Failure {
         reason: "NotFound".into(),
         message: "404".into(),
@@ -368,7 +190,7 @@ async fn every_bad_end_is_told_by_its_reason() {
     node.next().await.end.send(Err(no)).unwrap();
     assert_eq!(reason("refused").await, "NotFound");
 
-    node.jobs.start(id("dead"), spec("v")).await.unwrap();
+    node.begin("dead", spec("v")).await.unwrap();
     drop(node.next().await.end);
     assert_eq!(reason("dead").await, "InternalError");
     timeout(DEADLINE, node.jobs.cancel(id("dead")))
@@ -382,7 +204,7 @@ async fn a_journal_that_fails_stops_the_job_and_says_so() {
     let place = tempfile::tempdir().unwrap();
     let journal = place.path().join("jobs");
     let node = Node::start(&journal, 2);
-    node.jobs.start(id("a"), spec("v")).await.unwrap();
+    node.begin("a", spec("v")).await.unwrap();
     let import = node.next().await;
     std::fs::remove_dir_all(&journal).unwrap();
 
@@ -392,7 +214,7 @@ async fn a_journal_that_fails_stops_the_job_and_says_so() {
         .await
         .unwrap()
         .unwrap_err();
-    let refused = node.jobs.start(id("b"), spec("w")).await.unwrap_err();
+    let refused = node.begin("b", spec("w")).await.unwrap_err();
     assert!(matches!(refused, StartError::Journal(_)), "{refused}");
 
     import.end.send(done()).unwrap();
@@ -409,7 +231,7 @@ async fn a_journal_that_fails_stops_the_job_and_says_so() {
 async fn progress_is_thinned_out_and_the_last_is_kept() {
     let place = tempfile::tempdir().unwrap();
     let node = Node::start(place.path(), 2);
-    node.jobs.start(id("a"), spec("v")).await.unwrap();
+    node.begin("a", spec("v")).await.unwrap();
     let import = node.next().await;
     import.observer.facts(facts());
     let mut watcher = node.jobs.board().watch();
@@ -429,7 +251,7 @@ async fn progress_is_thinned_out_and_the_last_is_kept() {
 async fn a_caller_who_hangs_up_leaves_no_half_job() {
     let place = tempfile::tempdir().unwrap();
     let node = Node::start(place.path(), 2);
-    let mut call = Box::pin(node.jobs.start(id("a"), spec("v")));
+    let mut call = Box::pin(node.begin("a", spec("v")));
     assert!(futures::poll!(&mut call).is_pending());
     drop(call);
     let import = node.next().await;
@@ -458,11 +280,11 @@ async fn an_outage_is_sat_out_from_the_checkpoint_and_not_for_ever() {
             retryable: true,
         })
     };
-    node.jobs.start(id("cold"), spec("u")).await.unwrap();
+    node.begin("cold", spec("u")).await.unwrap();
     node.next().await.end.send(away()).unwrap();
     node.until("cold", Phase::is_end).await;
 
-    node.jobs.start(id("warm"), spec("v")).await.unwrap();
+    node.begin("warm", spec("v")).await.unwrap();
     let mut tries = 0;
     let failed = loop {
         let import = tokio::select! {
@@ -482,7 +304,7 @@ async fn an_outage_is_sat_out_from_the_checkpoint_and_not_for_ever() {
     assert_eq!(tries, 6);
     assert!(matches!(failed.phase, Phase::Failed(f) if f.reason == "ConnectFailed"));
 
-    node.jobs.start(id("stopped"), spec("v")).await.unwrap();
+    node.begin("stopped", spec("v")).await.unwrap();
     let import = node.next().await;
     let observer = import.observer.clone();
     let keep = move || observer.checkpoint(Checkpoint(json!({ "at": 8 })));

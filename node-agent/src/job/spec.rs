@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::source::{Facts, Source};
+use crate::source::{Checksum, Facts, Format, Source};
 use crate::volume::PodVolume;
 
 /// Longest identity of a job; Kubernetes' UIDs and an attempt need about 50.
@@ -72,6 +72,19 @@ pub struct ImportSpec {
     /// What the claim was sized by; a source that no longer answers to it
     /// fails the job.
     pub expected: Option<Facts>,
+    /// The digest that the source's bytes have to have.
+    #[serde(default)]
+    pub checksum: Option<Checksum>,
+    /// The format that the image has to have.
+    #[serde(default)]
+    pub format: Option<Format>,
+    /// Whether the volume is given all of its room now.
+    #[serde(default)]
+    pub preallocation: bool,
+    /// Whether the source is reached with an [`Access`](crate::source::Access)
+    /// that only the request brings. After a restart the job waits for it.
+    #[serde(default)]
+    pub needs_access: bool,
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::source::Facts;
+use crate::source::{Checksum, Facts};
 
 /// A resumable point of a transfer; only the engine that made it reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +91,9 @@ pub struct State {
     pub facts: Option<Facts>,
     /// Where a later run goes on.
     pub checkpoint: Option<Checkpoint>,
+    /// Digest of the source's bytes, where it was computed.
+    #[serde(default)]
+    pub digest: Option<Checksum>,
 }
 
 impl State {
@@ -101,6 +104,7 @@ impl State {
             progress: Progress::default(),
             facts: None,
             checkpoint: None,
+            digest: None,
         }
     }
 }
@@ -126,6 +130,8 @@ pub enum Event {
         facts: Facts,
         /// Final figures.
         progress: Progress,
+        /// Digest of the source's bytes, where it was computed.
+        digest: Option<Checksum>,
     },
     /// The volume is closed and still the one that was written.
     Released,
@@ -184,7 +190,7 @@ pub fn step(mut state: State, event: Event) -> (State, Vec<Effect>) {
             vec![Report, Begin(Work::Transfer)]
         }
         (Phase::Transferring, Event::FactsFound(facts)) => {
-            state.progress.total = facts.virtual_size;
+            state.progress.total = facts.virtual_size.unwrap_or(0);
             state.facts = Some(facts);
             vec![Report]
         }
@@ -200,10 +206,18 @@ pub fn step(mut state: State, event: Event) -> (State, Vec<Effect>) {
             state.phase = Phase::Verifying;
             vec![Report]
         }
-        (Phase::Transferring | Phase::Verifying, Event::Imported { facts, progress }) => {
+        (
+            Phase::Transferring | Phase::Verifying,
+            Event::Imported {
+                facts,
+                progress,
+                digest,
+            },
+        ) => {
             state.phase = Phase::Finalizing;
             state.facts = Some(facts);
             state.progress = progress;
+            state.digest = digest;
             vec![Report, Begin(Work::Release)]
         }
         (Phase::Finalizing, Event::Released) => {

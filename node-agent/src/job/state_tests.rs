@@ -5,16 +5,21 @@ use proptest::prelude::*;
 use super::Effect::{Begin, Persist, Report, ReportProgress};
 use super::Work::{Prepare, Release, Transfer};
 use super::*;
-use crate::source::Format;
+use crate::source::{Checksum, Format};
 
 fn facts() -> Facts {
     Facts {
         format: Format::Qcow2,
-        virtual_size: 1 << 30,
+        packing: None,
+        virtual_size: Some(1 << 30),
         source_size: Some(77),
         validator: Some("\"e\"".into()),
         ranges: true,
     }
+}
+
+fn digest() -> Checksum {
+    format!("sha256:{}", "0a".repeat(32)).parse().unwrap()
 }
 
 fn progress(done: u64) -> Progress {
@@ -44,6 +49,7 @@ fn in_phase(phase: Phase) -> State {
         progress: progress(5),
         facts: None,
         checkpoint: Some(checkpoint(5)),
+        digest: None,
     }
 }
 
@@ -70,6 +76,7 @@ fn events() -> Vec<Event> {
         Event::Imported {
             facts: facts(),
             progress: progress(1 << 30),
+            digest: Some(digest()),
         },
         Event::Released,
         Event::Failed(failure()),
@@ -83,6 +90,7 @@ fn transitions() -> Vec<(Phase, Event, Phase, Vec<Effect>)> {
     let imported = || Event::Imported {
         facts: facts(),
         progress: progress(1 << 30),
+        digest: Some(digest()),
     };
     let mut table = vec![
         (
@@ -202,6 +210,7 @@ fn a_whole_life_in_a_row() {
         Event::Imported {
             facts: facts(),
             progress: progress(1 << 30),
+            digest: Some(digest()),
         },
         Event::Released,
     ];
@@ -211,6 +220,7 @@ fn a_whole_life_in_a_row() {
     assert_eq!(end.phase, Phase::Succeeded);
     assert_eq!(end.progress, progress(1 << 30));
     assert_eq!(end.facts, Some(facts()));
+    assert_eq!(end.digest, Some(digest()));
 }
 
 proptest! {

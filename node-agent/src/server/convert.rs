@@ -10,39 +10,21 @@ use crate::job::board;
 use crate::job::spec::{ImportSpec, JobId};
 use crate::job::state::{Failure, Phase, Progress};
 use crate::node::Node;
-use crate::source::{Facts, Format, HttpUrl, Source, UrlError};
+use crate::source::{Access, Checksum, Facts, Format, Packing};
 use crate::volume::{PodUid, PodVolume, VolumeMode, VolumeName};
 
-/// Why a source in a request is none.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SourceError {
-    #[error("the request names no source")]
-    Missing,
-    #[error(transparent)]
-    Url(#[from] UrlError),
-}
+mod source;
 
-impl From<SourceError> for Failure {
-    fn from(error: SourceError) -> Self {
-        Failure {
-            reason: "InvalidSource".to_owned(),
-            message: crate::job::drive::chain(&error),
-            retryable: false,
-        }
-    }
-}
-
-pub(super) fn source(source: Option<proto::Source>) -> Result<Source, SourceError> {
-    match source.and_then(|s| s.kind).ok_or(SourceError::Missing)? {
-        proto::source::Kind::Http(http) => Ok(Source::Http(HttpUrl::parse(&http.url)?)),
-    }
-}
+pub(super) use source::source;
 
 pub(super) fn job_id(text: &str) -> Result<JobId, Status> {
     JobId::parse(text).map_err(invalid)
 }
 
-pub(super) fn import_spec(spec: proto::ImportSpec) -> Result<ImportSpec, Status> {
+pub(super) fn import_spec(spec: proto::ImportSpec) -> Result<(ImportSpec, Access), Status> {
+    let format = format_in(spec.format)?;
+    let (source, access) =
+        source(spec.source).map_err(|e| invalid(crate::job::drive::chain(&e)))?;
     let volume = spec
         .volume
         .ok_or_else(|| invalid("the import names no volume"))?;
@@ -51,24 +33,42 @@ pub(super) fn import_spec(spec: proto::ImportSpec) -> Result<ImportSpec, Status>
         proto::VolumeMode::Filesystem => VolumeMode::Filesystem,
         proto::VolumeMode::Unspecified => return Err(invalid("the volume has no mode")),
     };
-    Ok(ImportSpec {
-        source: source(spec.source).map_err(|e| invalid(crate::job::drive::chain(&e)))?,
+    let checksum = spec.checksum.as_deref().map(str::parse::<Checksum>);
+    let spec = ImportSpec {
+        source,
         volume: PodVolume {
             pod_uid: PodUid::parse(&volume.pod_uid).map_err(invalid)?,
             volume_name: VolumeName::parse(&volume.volume_name).map_err(invalid)?,
             mode,
         },
         expected: spec.expected.map(facts_in).transpose()?,
-    })
+        checksum: checksum.transpose().map_err(invalid)?,
+        format,
+        preallocation: spec.preallocation,
+        needs_access: !access.is_plain(),
+    };
+    Ok((spec, access))
+}
+
+/// A format, where one is specified.
+fn format_in(format: i32) -> Result<Option<Format>, Status> {
+    match proto::ImageFormat::try_from(format) {
+        Ok(proto::ImageFormat::Unspecified) => Ok(None),
+        Ok(proto::ImageFormat::Raw) => Ok(Some(Format::Raw)),
+        Ok(proto::ImageFormat::Qcow2) => Ok(Some(Format::Qcow2)),
+        Err(_) => Err(invalid("the format is not one that this agent knows")),
+    }
 }
 
 fn facts_in(facts: proto::SourceFacts) -> Result<Facts, Status> {
-    let format = match facts.format() {
-        proto::ImageFormat::Raw => Format::Raw,
-        proto::ImageFormat::Qcow2 => Format::Qcow2,
-        proto::ImageFormat::Unspecified => {
-            return Err(invalid("the expected facts name no format"));
-        }
+    let format =
+        format_in(facts.format)?.ok_or_else(|| invalid("the expected facts name no format"))?;
+    let packing = match proto::Packing::try_from(facts.packing) {
+        Ok(proto::Packing::Unspecified) => None,
+        Ok(proto::Packing::Gzip) => Some(Packing::Gzip),
+        Ok(proto::Packing::Xz) => Some(Packing::Xz),
+        Ok(proto::Packing::Zstd) => Some(Packing::Zstd),
+        Err(_) => return Err(invalid("the expected facts name no packing")),
     };
     let proto::SourceFacts {
         virtual_size,
@@ -79,6 +79,7 @@ fn facts_in(facts: proto::SourceFacts) -> Result<Facts, Status> {
     } = facts;
     Ok(Facts {
         format,
+        packing,
         virtual_size,
         source_size,
         validator,
@@ -95,6 +96,12 @@ pub(super) fn facts(facts: Facts) -> proto::SourceFacts {
         Format::Raw => proto::ImageFormat::Raw,
         Format::Qcow2 => proto::ImageFormat::Qcow2,
     };
+    let packing = match facts.packing {
+        None => proto::Packing::Unspecified,
+        Some(Packing::Gzip) => proto::Packing::Gzip,
+        Some(Packing::Xz) => proto::Packing::Xz,
+        Some(Packing::Zstd) => proto::Packing::Zstd,
+    };
     let Facts {
         virtual_size,
         source_size,
@@ -104,6 +111,7 @@ pub(super) fn facts(facts: Facts) -> proto::SourceFacts {
     } = facts;
     proto::SourceFacts {
         format: format.into(),
+        packing: packing.into(),
         virtual_size,
         source_size,
         validator,
@@ -168,6 +176,8 @@ pub(super) fn job(status: board::Status) -> proto::Job {
         }),
         failure: failed,
         facts: status.facts.map(facts),
+        awaiting_access: status.awaiting_access,
+        digest: status.digest.map(|digest| digest.to_string()),
     }
 }
 
@@ -178,6 +188,7 @@ mod tests {
     fn import() -> proto::ImportSpec {
         let kind = proto::source::Kind::Http(proto::HttpSource {
             url: "http://h/i".into(),
+            ..proto::HttpSource::default()
         });
         proto::ImportSpec {
             source: Some(proto::Source { kind: Some(kind) }),
@@ -188,30 +199,46 @@ mod tests {
             }),
             expected: Some(proto::SourceFacts {
                 format: proto::ImageFormat::Qcow2.into(),
-                virtual_size: 512,
+                virtual_size: Some(512),
                 source_size: Some(9),
                 validator: None,
                 ranges: true,
+                packing: proto::Packing::Zstd.into(),
             }),
+            checksum: Some(format!("sha256:{}", "0a".repeat(32))),
+            format: proto::ImageFormat::Qcow2.into(),
+            preallocation: true,
         }
     }
 
     #[test]
     fn a_whole_request_is_understood() {
-        let spec = import_spec(import()).unwrap();
+        let (spec, access) = import_spec(import()).unwrap();
         assert_eq!(spec.volume.mode, VolumeMode::Block);
+        assert_eq!(
+            spec.checksum.unwrap().to_string(),
+            import().checksum.unwrap()
+        );
+        assert_eq!(spec.format, Some(Format::Qcow2));
+        assert!(spec.preallocation && !spec.needs_access && access.is_plain());
         assert_eq!(facts(spec.expected.unwrap()), import().expected.unwrap());
         let bare = proto::ImportSpec {
             expected: None,
+            format: 0,
+            checksum: None,
             ..import()
         };
-        assert_eq!(import_spec(bare).unwrap().expected, None);
+        let (bare, _) = import_spec(bare).unwrap();
+        assert_eq!(
+            (bare.expected, bare.format, bare.checksum),
+            (None, None, None)
+        );
     }
 
     #[test]
     fn every_gap_in_a_request_is_named() {
         type Spoil = fn(&mut proto::ImportSpec);
-        let gaps: [(&str, Spoil); 7] = [
+        let gaps: [(&str, Spoil); 10] = [
             ("no source", |s| s.source = None),
             ("no source", |s| {
                 s.source = Some(proto::Source { kind: None })
@@ -224,7 +251,12 @@ mod tests {
             ("PersistentVolume", |s| {
                 s.volume.as_mut().unwrap().volume_name = "..".into()
             }),
-            ("no format", |s| s.expected.as_mut().unwrap().format = 77),
+            ("no format", |s| s.expected.as_mut().unwrap().format = 0),
+            ("no packing", |s| s.expected.as_mut().unwrap().packing = 77),
+            ("format is not one", |s| s.format = 77),
+            ("hexadecimal digits", |s| {
+                s.checksum = Some("sha256:0a".into())
+            }),
         ];
         for (said, spoil) in gaps {
             let mut spec = import();

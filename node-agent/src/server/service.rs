@@ -56,10 +56,10 @@ impl AgentService {
     }
 
     async fn probe(&self, request: proto::ProbeSourceRequest) -> Result<Probed, Failure> {
-        let source = convert::source(request.source)?;
+        let (source, access) = convert::source(request.source)?;
         let probe = async {
             let _turn = self.probes.acquire().await;
-            self.engine.probe(&source).await
+            self.engine.probe(&source, &access).await
         };
         let facts = tokio::time::timeout(PROBE_LIMIT, probe)
             .await
@@ -110,13 +110,13 @@ impl NodeAgent for AgentService {
     ) -> Result<Response<proto::Job>, Status> {
         let request = request.into_inner();
         let id = convert::job_id(&request.job_id)?;
-        let spec = match request.spec {
+        let (spec, access) = match request.spec {
             Some(Spec::Import(spec)) => convert::import_spec(spec)?,
             None => return Err(Status::invalid_argument("the job has no specification")),
         };
         let status = self
             .jobs
-            .start(id, spec)
+            .start(id, spec, access)
             .await
             .map_err(|error| match &error {
                 StartError::Conflict(_) => Status::already_exists(error.to_string()),

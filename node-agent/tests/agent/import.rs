@@ -15,7 +15,7 @@ use node_agent::job::board::Status;
 use node_agent::job::runner::Jobs;
 use node_agent::job::spec::{ImportSpec, JobId};
 use node_agent::job::state::Phase;
-use node_agent::source::{HttpUrl, Source};
+use node_agent::source::{Access, HttpUrl, Source};
 use node_agent::volume::{KubeletVolumes, VolumeMode};
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -77,6 +77,10 @@ fn spec(web: &Web, mode: VolumeMode) -> ImportSpec {
         source: Source::Http(HttpUrl::parse(&web.url()).unwrap()),
         volume: volume("pvc-1", mode),
         expected: None,
+        checksum: None,
+        format: None,
+        preallocation: false,
+        needs_access: false,
     }
 }
 
@@ -115,7 +119,7 @@ async fn an_image_becomes_a_disk_file() {
     let web = Web::serve(image.qcow2).await;
     web.allow(1 << 30);
     let jobs = jobs(place.path(), &kubelet);
-    jobs.start(id(), spec(&web, VolumeMode::Filesystem))
+    jobs.start(id(), spec(&web, VolumeMode::Filesystem), Access::default())
         .await
         .unwrap();
     let job = end(&jobs).await;
@@ -124,7 +128,7 @@ async fn an_image_becomes_a_disk_file() {
         (job.progress.total, job.progress.done),
         (24 << 20, 24 << 20)
     );
-    assert_eq!(job.facts.unwrap().virtual_size, 24 << 20);
+    assert_eq!(job.facts.unwrap().virtual_size, Some(24 << 20));
 
     let names: Vec<_> = fs::read_dir(&mounted.0)
         .unwrap()
@@ -156,7 +160,7 @@ async fn an_image_becomes_a_block_device_whatever_was_on_it() {
     let web = Web::serve(image.qcow2).await;
     web.allow(1 << 30);
     let jobs = jobs(&place.path().join("jobs"), &kubelet);
-    jobs.start(id(), spec(&web, VolumeMode::Block))
+    jobs.start(id(), spec(&web, VolumeMode::Block), Access::default())
         .await
         .unwrap();
     assert_eq!(end(&jobs).await.phase, Phase::Succeeded);
@@ -179,7 +183,7 @@ async fn a_stopped_import_goes_on_where_it_was() {
     let first = jobs(place.path(), &kubelet);
     web.allow(size / 2);
     first
-        .start(id(), spec(&web, VolumeMode::Filesystem))
+        .start(id(), spec(&web, VolumeMode::Filesystem), Access::default())
         .await
         .unwrap();
     checkpointed(place.path(), "job-1").await;
@@ -209,7 +213,7 @@ async fn a_volume_that_vanished_fails_the_resumed_job_for_a_retry() {
     let first = jobs(place.path(), &kubelet);
     web.allow(16 << 20);
     first
-        .start(id(), spec(&web, VolumeMode::Filesystem))
+        .start(id(), spec(&web, VolumeMode::Filesystem), Access::default())
         .await
         .unwrap();
     checkpointed(place.path(), "job-1").await;
@@ -243,7 +247,7 @@ async fn a_cancelled_import_lets_go_of_the_volume() {
     let web = Web::serve(image.qcow2).await;
     let jobs = jobs(place.path(), &kubelet);
     web.allow(16 << 20);
-    jobs.start(id(), spec(&web, VolumeMode::Filesystem))
+    jobs.start(id(), spec(&web, VolumeMode::Filesystem), Access::default())
         .await
         .unwrap();
     checkpointed(place.path(), "job-1").await;
@@ -268,7 +272,7 @@ async fn a_second_job_on_a_volume_replaces_the_first_ones_disk() {
     web.allow(1 << 30);
     let jobs = jobs(place.path(), &kubelet);
     for _ in 0..2 {
-        jobs.start(id(), spec(&web, VolumeMode::Filesystem))
+        jobs.start(id(), spec(&web, VolumeMode::Filesystem), Access::default())
             .await
             .unwrap();
         assert_eq!(end(&jobs).await.phase, Phase::Succeeded);
@@ -289,7 +293,7 @@ async fn a_failure_does_not_show_the_signature() {
     let web = Web::serve(b"<!doctype html><title>no disk</title>".to_vec()).await;
     web.allow(1 << 30);
     let jobs = jobs(place.path(), &kubelet);
-    jobs.start(id(), spec(&web, VolumeMode::Filesystem))
+    jobs.start(id(), spec(&web, VolumeMode::Filesystem), Access::default())
         .await
         .unwrap();
     let Phase::Failed(failure) = end(&jobs).await.phase else {

@@ -160,7 +160,10 @@ impl Agent {
 }
 
 fn request(web: &Web) -> proto::StartJobRequest {
-    let kind = proto::source::Kind::Http(proto::HttpSource { url: web.url() });
+    let kind = proto::source::Kind::Http(proto::HttpSource {
+        url: web.url(),
+        ..proto::HttpSource::default()
+    });
     let import = proto::ImportSpec {
         source: Some(proto::Source { kind: Some(kind) }),
         volume: Some(proto::PodVolume {
@@ -168,7 +171,7 @@ fn request(web: &Web) -> proto::StartJobRequest {
             volume_name: "pvc-1".into(),
             mode: proto::VolumeMode::Filesystem.into(),
         }),
-        expected: None,
+        ..proto::ImportSpec::default()
     };
     let spec = Some(proto::start_job_request::Spec::Import(import));
     proto::StartJobRequest {

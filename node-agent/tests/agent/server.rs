@@ -10,7 +10,7 @@ use node_agent::job::runner::Jobs;
 use node_agent::job::state::Failure;
 use node_agent::node::Node;
 use node_agent::server::{AgentService, Serving, serve};
-use node_agent::source::{Facts, Source};
+use node_agent::source::{Access, Facts, Source};
 use node_agent::tls::{COORDINATOR, IdentityFiles, NODE_AGENT};
 use node_agent::volume::KubeletVolumes;
 use proto::node_agent_client::NodeAgentClient;
@@ -30,7 +30,7 @@ struct Barren;
 
 #[async_trait]
 impl Engine for Barren {
-    async fn probe(&self, _: &Source) -> Result<Facts, Failure> {
+    async fn probe(&self, _: &Source, _: &Access) -> Result<Facts, Failure> {
         Err(Failure {
             reason: "NotFound".into(),
             message: "404".into(),
@@ -108,7 +108,10 @@ async fn answers(channel: Channel) -> Result<String, Code> {
 }
 
 fn request(id: &str, url: &str) -> proto::StartJobRequest {
-    let kind = proto::source::Kind::Http(proto::HttpSource { url: url.into() });
+    let kind = proto::source::Kind::Http(proto::HttpSource {
+        url: url.into(),
+        ..proto::HttpSource::default()
+    });
     let import = proto::ImportSpec {
         source: Some(proto::Source { kind: Some(kind) }),
         volume: Some(proto::PodVolume {
@@ -116,7 +119,7 @@ fn request(id: &str, url: &str) -> proto::StartJobRequest {
             volume_name: format!("pvc-{id}"),
             mode: proto::VolumeMode::Block.into(),
         }),
-        expected: None,
+        ..proto::ImportSpec::default()
     };
     proto::StartJobRequest {
         job_id: id.into(),
@@ -314,7 +317,10 @@ async fn a_probe_that_fails_is_an_answer() {
         ("http://images.test/", "NotFound"),
         ("ftp://h/", "InvalidSource"),
     ] {
-        let kind = proto::source::Kind::Http(proto::HttpSource { url: url.into() });
+        let kind = proto::source::Kind::Http(proto::HttpSource {
+            url: url.into(),
+            ..proto::HttpSource::default()
+        });
         let source = Some(proto::Source { kind: Some(kind) });
         let answer = client
             .probe_source(proto::ProbeSourceRequest { source })

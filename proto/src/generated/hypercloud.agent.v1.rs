@@ -13,34 +13,117 @@ pub struct Node {
     #[prost(string, tag = "3")]
     pub boot_id: ::prost::alloc::string::String,
 }
-/// Where an image comes from.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+/// Where an image comes from, and how the source is reached. Credentials,
+/// headers and certificates are the source's access: agents keep them in
+/// memory alone, for as long as the call or the job lasts.
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Source {
-    #[prost(oneof = "source::Kind", tags = "1")]
+    #[prost(oneof = "source::Kind", tags = "1, 2")]
     pub kind: ::core::option::Option<source::Kind>,
 }
 /// Nested message and enum types in `Source`.
 pub mod source {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Kind {
         #[prost(message, tag = "1")]
         Http(super::HttpSource),
+        #[prost(message, tag = "2")]
+        ObjectStore(super::ObjectStoreSource),
     }
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
 pub struct HttpSource {
     /// Absolute http:// or https:// URL.
     #[prost(string, tag = "1")]
     pub url: ::prost::alloc::string::String,
+    /// Sent to the URL's origin only.
+    #[prost(message, optional, tag = "2")]
+    pub basic: ::core::option::Option<BasicCredentials>,
+    /// Sent to the URL's origin only.
+    #[prost(message, repeated, tag = "3")]
+    pub headers: ::prost::alloc::vec::Vec<Header>,
+    /// Certificates (PEM) of authorities to trust beside the public ones.
+    #[prost(string, optional, tag = "4")]
+    pub authorities: ::core::option::Option<::prost::alloc::string::String>,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct BasicCredentials {
+    #[prost(string, tag = "1")]
+    pub username: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub password: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct Header {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub value: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ObjectStoreSource {
+    #[prost(string, tag = "1")]
+    pub bucket: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub key: ::prost::alloc::string::String,
+    /// Absolute http:// or https:// URL; Amazon's for the region without one.
+    #[prost(string, optional, tag = "3")]
+    pub endpoint: ::core::option::Option<::prost::alloc::string::String>,
+    /// Region that requests are signed for.
+    #[prost(string, optional, tag = "4")]
+    pub region: ::core::option::Option<::prost::alloc::string::String>,
+    /// Whether the bucket stands in the path rather than in the host's name.
+    #[prost(bool, tag = "5")]
+    pub path_style: bool,
+    /// Certificates (PEM) of authorities to trust beside the public ones.
+    #[prost(string, optional, tag = "9")]
+    pub authorities: ::core::option::Option<::prost::alloc::string::String>,
+    /// How requests are signed.
+    #[prost(oneof = "object_store_source::Credentials", tags = "6, 7, 8")]
+    pub credentials: ::core::option::Option<object_store_source::Credentials>,
+}
+/// Nested message and enum types in `ObjectStoreSource`.
+pub mod object_store_source {
+    /// How requests are signed.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Credentials {
+        #[prost(message, tag = "6")]
+        Keys(super::AccessKeys),
+        /// As the agent's environment says.
+        #[prost(message, tag = "7")]
+        DefaultChain(super::DefaultChain),
+        /// Not at all.
+        #[prost(message, tag = "8")]
+        Anonymous(super::Anonymous),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct AccessKeys {
+    #[prost(string, tag = "1")]
+    pub access_key_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub secret_access_key: ::prost::alloc::string::String,
+    /// Of temporary keys.
+    #[prost(string, optional, tag = "3")]
+    pub session_token: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DefaultChain {}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Anonymous {}
 /// What is known of a source once its first bytes were seen.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SourceFacts {
     #[prost(enumeration = "ImageFormat", tag = "1")]
     pub format: i32,
-    /// Size of the disk that a guest sees, in bytes.
-    #[prost(uint64, tag = "2")]
-    pub virtual_size: u64,
+    /// Size of the disk that a guest sees, in bytes. Some packed sources tell it
+    /// only once all of them was read.
+    #[prost(uint64, optional, tag = "2")]
+    pub virtual_size: ::core::option::Option<u64>,
     /// Size of the source object in bytes, where the server says it.
     #[prost(uint64, optional, tag = "3")]
     pub source_size: ::core::option::Option<u64>,
@@ -50,6 +133,8 @@ pub struct SourceFacts {
     /// Whether the server answers range requests.
     #[prost(bool, tag = "5")]
     pub ranges: bool,
+    #[prost(enumeration = "Packing", tag = "6")]
+    pub packing: i32,
 }
 /// Why something failed, in a form that a program can act on.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -64,7 +149,7 @@ pub struct Failure {
     #[prost(bool, tag = "3")]
     pub retryable: bool,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ProbeSourceRequest {
     #[prost(message, optional, tag = "1")]
     pub source: ::core::option::Option<Source>,
@@ -97,7 +182,7 @@ pub struct PodVolume {
     pub mode: i32,
 }
 /// Fills a volume with the image at a source.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ImportSpec {
     #[prost(message, optional, tag = "1")]
     pub source: ::core::option::Option<Source>,
@@ -107,8 +192,19 @@ pub struct ImportSpec {
     /// fails the job.
     #[prost(message, optional, tag = "3")]
     pub expected: ::core::option::Option<SourceFacts>,
+    /// Digest of the source's bytes, as sha256:HEX or sha512:HEX. Another one
+    /// fails the job.
+    #[prost(string, optional, tag = "4")]
+    pub checksum: ::core::option::Option<::prost::alloc::string::String>,
+    /// Format that the image is said to have; unspecified: any. One of another
+    /// fails the job.
+    #[prost(enumeration = "ImageFormat", tag = "5")]
+    pub format: i32,
+    /// Whether the volume is given all of its room now.
+    #[prost(bool, tag = "6")]
+    pub preallocation: bool,
 }
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StartJobRequest {
     /// Chosen by the coordinator; the same id is the same job.
     #[prost(string, tag = "1")]
@@ -118,7 +214,7 @@ pub struct StartJobRequest {
 }
 /// Nested message and enum types in `StartJobRequest`.
 pub mod start_job_request {
-    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum Spec {
         #[prost(message, tag = "2")]
         Import(super::ImportSpec),
@@ -152,6 +248,14 @@ pub struct Job {
     /// What the agent found at the source when the transfer began.
     #[prost(message, optional, tag = "5")]
     pub facts: ::core::option::Option<SourceFacts>,
+    /// The job was found in the journal after a restart of the agent, and waits
+    /// for a StartJob with the same id that brings its source's access again.
+    /// Its state is PENDING meanwhile.
+    #[prost(bool, tag = "6")]
+    pub awaiting_access: bool,
+    /// Digest of the source's bytes, as sha256:HEX, where it was computed.
+    #[prost(string, optional, tag = "7")]
+    pub digest: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchJobsRequest {}
@@ -216,6 +320,40 @@ impl ImageFormat {
             "IMAGE_FORMAT_UNSPECIFIED" => Some(Self::Unspecified),
             "IMAGE_FORMAT_RAW" => Some(Self::Raw),
             "IMAGE_FORMAT_QCOW2" => Some(Self::Qcow2),
+            _ => None,
+        }
+    }
+}
+/// What an image is packed in, around its format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Packing {
+    /// In nothing.
+    Unspecified = 0,
+    Gzip = 1,
+    Xz = 2,
+    Zstd = 3,
+}
+impl Packing {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "PACKING_UNSPECIFIED",
+            Self::Gzip => "PACKING_GZIP",
+            Self::Xz => "PACKING_XZ",
+            Self::Zstd => "PACKING_ZSTD",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "PACKING_UNSPECIFIED" => Some(Self::Unspecified),
+            "PACKING_GZIP" => Some(Self::Gzip),
+            "PACKING_XZ" => Some(Self::Xz),
+            "PACKING_ZSTD" => Some(Self::Zstd),
             _ => None,
         }
     }
@@ -421,7 +559,9 @@ pub mod node_agent_client {
             self.inner.unary(req, path, codec).await
         }
         /// Starts a job, or answers with the job of the same id as it stands. The
-        /// job is in the agent's journal before the answer leaves.
+        /// job is in the agent's journal before the answer leaves, without what lets
+        /// it in at its source. A job that waits for that after a restart of the
+        /// agent takes it from a repeated call; one that has it keeps what it has.
         pub async fn start_job(
             &mut self,
             request: impl tonic::IntoRequest<super::StartJobRequest>,
@@ -550,7 +690,9 @@ pub mod node_agent_server {
             tonic::Status,
         >;
         /// Starts a job, or answers with the job of the same id as it stands. The
-        /// job is in the agent's journal before the answer leaves.
+        /// job is in the agent's journal before the answer leaves, without what lets
+        /// it in at its source. A job that waits for that after a restart of the
+        /// agent takes it from a repeated call; one that has it keeps what it has.
         async fn start_job(
             &self,
             request: tonic::Request<super::StartJobRequest>,

@@ -6,15 +6,18 @@ mod transfer;
 
 use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, set};
 use hypercloud_api::{
-    ImageSource, ObjectStoreSource, RetryStatus, SourceStatus, TransferStatus, VirtualMachineImage,
-    VirtualMachineImageSpec, VirtualMachineImageStatus, VolumeMode,
+    DeclaredFormat, ImageSource, ObjectStoreSource, RetryStatus, SecretReference, SourceStatus,
+    TransferStatus, VirtualMachineImage, VirtualMachineImageSpec, VirtualMachineImageStatus,
+    VolumeMode,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::super::observation::*;
+use super::super::source::{WantedPlace, WantedSource};
 use super::super::verdict::TryFailure;
 use super::*;
-use crate::agents::{Failure, ImportJob, Job, JobSeen, JobState, Progress, VolumeKind};
+use crate::agents::source::SourceUrl;
+use crate::agents::{Failure, ImportJob, Job, JobSeen, JobState, VolumeKind};
 
 const GIB: u64 = 1 << 30;
 const URL: &str = "http://example.com/disk.qcow2";
@@ -26,6 +29,7 @@ fn at(second: i64) -> Timestamp {
 fn decide(seen: &Observation, second: i64) -> Plan {
     let policy = Policy {
         overhead: Overhead::DEFAULT,
+        store: DefaultStore::default(),
     };
     plan(seen, &policy, at(second))
 }
@@ -34,12 +38,13 @@ fn decide(seen: &Observation, second: i64) -> Plan {
 fn fresh() -> Observation {
     let source = ImageSource {
         http: Some(URL.into()),
-        object_store: None,
+        ..ImageSource::default()
     };
     let spec = VirtualMachineImageSpec {
         storage_class_name: Some("fast".into()),
         source,
         pvc: None,
+        preallocation: None,
     };
     let mut image = VirtualMachineImage::new("ubuntu", spec);
     image.metadata.uid = Some("uid".into());
@@ -60,6 +65,26 @@ fn fresh() -> Observation {
     }
 }
 
+/// The source of every image here.
+fn source() -> WantedSource {
+    WantedSource {
+        place: WantedPlace::Http {
+            url: SourceUrl::new(URL),
+            headers: vec![],
+            secret_headers: vec![],
+        },
+        secret: None,
+        ca: None,
+    }
+}
+
+/// The image names a Secret that lets in.
+fn guarded(mut seen: Observation) -> Observation {
+    let name = "login".into();
+    seen.image.spec.source.secret_ref = Some(SecretReference { name });
+    seen
+}
+
 fn status(seen: &mut Observation) -> &mut VirtualMachineImageStatus {
     seen.image.status.get_or_insert_default()
 }
@@ -67,7 +92,8 @@ fn status(seen: &mut Observation) -> &mut VirtualMachineImageStatus {
 fn facts() -> Facts {
     Facts {
         format: ImageFormat::Qcow2,
-        virtual_size: 10 * GIB,
+        packing: None,
+        virtual_size: Some(10 * GIB),
         source_size: None,
         validator: Some("\"v1\"".into()),
         ranges: true,
@@ -87,10 +113,10 @@ fn probed() -> Observation {
     set(&mut status.conditions, update, 1, &Time(at(0)));
     status.source = Some(SourceStatus {
         format: "qcow2".into(),
-        virtual_size: 10 * GIB as i64,
-        size: None,
+        virtual_size: Some(10 * GIB as i64),
         validator: Some("\"v1\"".into()),
         ranges: Some(true),
+        ..SourceStatus::default()
     });
     seen
 }
@@ -157,7 +183,7 @@ fn job_on(node: &str, id: &str, state: JobState) -> JobSeen {
         job: Job {
             id: id.into(),
             state,
-            progress: Progress::default(),
+            ..Job::default()
         },
     }
 }

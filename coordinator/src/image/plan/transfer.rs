@@ -3,6 +3,7 @@
 use hypercloud_api::{ImagePhase, TransferStatus, VolumeMode};
 use k8s_openapi::jiff::Timestamp;
 
+use super::super::access::{Scope, is_guarded};
 use super::super::observation::{ClaimSeen, HolderSeen, HolderState, Observation, Problem};
 use super::super::retry;
 use super::super::validate::Wanted;
@@ -11,14 +12,20 @@ use super::leftovers::is_abandoned;
 use super::{AGENT_GRACE, AGENT_LIMIT, RECHECK};
 use crate::agents::{AgentState, Facts, ImportJob, JobState, VolumeKind};
 
+/// What is to be brought where.
+pub(super) struct Task<'a> {
+    /// What the image asks for.
+    pub wanted: &'a Wanted,
+    /// What its source is.
+    pub facts: &'a Facts,
+    /// The claim that it goes to.
+    pub claim: &'a ClaimSeen,
+    /// Where its references lead.
+    pub scope: Scope<'a>,
+}
+
 /// The step that comes next, the claim being there.
-pub(super) fn plan(
-    seen: &Observation,
-    wanted: &Wanted,
-    facts: &Facts,
-    claim: &ClaimSeen,
-    now: Timestamp,
-) -> Plan {
+pub(super) fn plan(seen: &Observation, task: &Task<'_>, now: Timestamp) -> Plan {
     let id = seen.job_id();
     let status = seen.image.status.as_ref();
     let chosen = status
@@ -26,8 +33,8 @@ pub(super) fn plan(
         .filter(|transfer| transfer.job_id == id);
     match chosen {
         Some(transfer) if transfer.completion_time.is_some() => detach(seen, now),
-        Some(transfer) => follow(seen, wanted, facts, claim, transfer, now),
-        None => choose(seen, claim, &id, now),
+        Some(transfer) => follow(seen, task, transfer, now),
+        None => choose(seen, task.claim, &id, now),
     }
 }
 
@@ -87,16 +94,15 @@ fn choose(seen: &Observation, claim: &ClaimSeen, id: &str, now: Timestamp) -> Pl
     }
 }
 
-/// The job is on its node: starts it if it is not known there, reports it if
-/// it is.
-fn follow(
-    seen: &Observation,
-    wanted: &Wanted,
-    facts: &Facts,
-    claim: &ClaimSeen,
-    transfer: &TransferStatus,
-    now: Timestamp,
-) -> Plan {
+/// The job is on its node: starts it if it is not known there, or waits for
+/// what lets in at its source; reports it if it is at work.
+fn follow(seen: &Observation, task: &Task<'_>, transfer: &TransferStatus, now: Timestamp) -> Plan {
+    let Task {
+        wanted,
+        facts,
+        claim,
+        scope,
+    } = *task;
     let node = &transfer.node_name;
     let job = seen.agents.job(node, &transfer.job_id);
     // What ended is believed even if the agent went away since.
@@ -105,7 +111,8 @@ fn follow(
             return Plan::say(Verdict::Completed(job.clone()), Again::Now);
         }
         Some((_, JobState::Failed(failure))) => {
-            let verdict = retry::judge(seen.image.status.as_ref(), failure, false);
+            let guarded = is_guarded(&wanted.source, scope);
+            let verdict = retry::judge_job(seen.image.status.as_ref(), failure, guarded);
             return Plan::say(verdict, Again::Now);
         }
         _ => {}
@@ -117,7 +124,7 @@ fn follow(
     if let AgentState::Away { since } = seen.agents.state(node, now) {
         return wait_for_agent(seen, node, since, now);
     }
-    if let Some(job) = job {
+    if let Some(job) = job.filter(|job| !job.awaiting_access) {
         let verdict = Verdict::Importing {
             node: node.clone(),
             job: job.clone(),
@@ -135,8 +142,10 @@ fn follow(
             node: node.clone(),
             job: ImportJob {
                 id: transfer.job_id.clone(),
-                url: wanted.url.clone(),
                 expected: facts.clone(),
+                checksum: wanted.checksum.clone(),
+                format: wanted.format,
+                preallocation: wanted.preallocation,
                 pod_uid: holder.uid.clone(),
                 volume_name,
                 volume_kind: match wanted.mode {
@@ -144,6 +153,7 @@ fn follow(
                     VolumeMode::Filesystem => VolumeKind::Filesystem,
                 },
             },
+            source: wanted.source.clone(),
         },
         Verdict::Keep,
         Again::OnChange,

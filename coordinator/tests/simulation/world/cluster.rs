@@ -66,6 +66,9 @@ impl World {
                     job.state = JobState::Failed(failure("VolumeGone", true));
                     continue;
                 }
+                if job.awaiting_access {
+                    continue;
+                }
                 job.progress.done += 25;
                 job.state = match job.progress.done {
                     0..=25 => JobState::Preparing,

@@ -18,6 +18,10 @@ pub(super) fn record(id: &str, sequence: u64, at: u64) -> Record {
             mode: VolumeMode::Block,
         },
         expected: None,
+        checksum: None,
+        format: None,
+        preallocation: false,
+        needs_access: false,
     };
     let events = [
         Event::Admitted,

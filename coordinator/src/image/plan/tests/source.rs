@@ -1,18 +1,20 @@
 //! Up to the claim.
 
+use hypercloud_api::quantity;
+
 use super::*;
 
 #[test]
-fn an_image_from_an_object_store_fails_and_nothing_is_made() {
+fn what_makes_no_sense_fails_and_nothing_is_made() {
     let mut seen = fresh();
     seen.image.metadata.finalizers = None;
     seen.image.spec.source = ImageSource {
-        http: None,
         object_store: Some(ObjectStoreSource::default()),
+        ..ImageSource::default()
     };
     let plan = decide(&seen, 0);
     assert_eq!(plan.actions, []);
-    assert_eq!(reason(&plan), "ObjectStoreNotSupported");
+    assert_eq!(reason(&plan), "SourceInvalid");
     assert!(matches!(plan.verdict, Verdict::Failed { .. }));
 }
 
@@ -27,10 +29,16 @@ fn the_finalizer_comes_first() {
 #[test]
 fn any_agent_probes_and_without_one_it_waits() {
     let plan = decide(&fresh(), 0);
-    let [Action::Probe { node, url }] = plan.actions.as_slice() else {
+    let [
+        Action::Probe {
+            node,
+            source: asked,
+        },
+    ] = plan.actions.as_slice()
+    else {
         panic!("{plan:?}");
     };
-    assert!(["n1", "n2"].contains(&node.as_str()) && url == URL);
+    assert!(["n1", "n2"].contains(&node.as_str()) && *asked == source());
     let mut seen = fresh();
     seen.agents.synced.clear();
     let plan = decide(&seen, 0);
@@ -69,6 +77,32 @@ fn the_claim_is_sized_by_the_facts() {
     claim.volume_mode = Some(VolumeMode::Filesystem);
     let size = 10_836 << 20;
     assert_eq!(decide(&seen, 0).actions, [Action::CreateClaim { size }]);
+}
+
+#[test]
+fn another_format_than_was_declared_is_the_end() {
+    let mut seen = probed();
+    seen.image.spec.source.format = Some(DeclaredFormat::Qcow2);
+    assert_eq!(decide(&seen, 0).actions.len(), 1);
+    seen.image.spec.source.format = Some(DeclaredFormat::Raw);
+    let plan = decide(&seen, 0);
+    assert_eq!((reason(&plan), plan.actions.len()), ("FormatMismatch", 0));
+    assert!(matches!(plan.verdict, Verdict::Failed { .. }));
+}
+
+#[test]
+fn a_disk_of_unknown_size_asks_for_the_users_word() {
+    let mut seen = probed();
+    let found = status(&mut seen).source.as_mut().unwrap();
+    found.packing = Some("zstd".into());
+    found.virtual_size = None;
+    assert_eq!(reason(&decide(&seen, 0)), "SizeUnknown");
+    let claim = seen.image.spec.pvc.get_or_insert_default();
+    claim.storage = Some(quantity::from_bytes(3 * GIB));
+    assert_eq!(
+        decide(&seen, 0).actions,
+        [Action::CreateClaim { size: 3 * GIB }]
+    );
 }
 
 #[test]

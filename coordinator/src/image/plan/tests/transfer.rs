@@ -35,18 +35,55 @@ fn the_transfer_is_written_down_before_the_job_starts() {
     let seen = chosen();
     let job = ImportJob {
         id: "uid-0".into(),
-        url: URL.into(),
         expected: facts(),
+        checksum: None,
+        format: None,
+        preallocation: false,
         pod_uid: seen.holders[0].uid.clone(),
         volume_name: "pv".into(),
         volume_kind: VolumeKind::Block,
     };
-    let node = "n2".to_owned();
-    let start = Action::StartJob { node, job };
+    let start = Action::StartJob {
+        node: "n2".to_owned(),
+        job,
+        source: source(),
+    };
     assert_eq!(
         decide(&seen, 0),
         Plan::act(start, Verdict::Keep, Again::OnChange)
     );
+}
+
+#[test]
+fn what_the_image_asks_for_goes_with_the_job() {
+    let mut seen = guarded(chosen());
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    seen.image.spec.source.checksum = Some(digest.clone());
+    seen.image.spec.source.format = Some(DeclaredFormat::Qcow2);
+    seen.image.spec.preallocation = Some(true);
+    let [Action::StartJob { job, source, .. }] = &decide(&seen, 0).actions[..] else {
+        panic!("not started");
+    };
+    assert_eq!(job.checksum, Some(digest));
+    assert_eq!(job.format, Some(ImageFormat::Qcow2));
+    assert!(job.preallocation);
+    assert_eq!(source.secret.as_deref(), Some("login"));
+}
+
+#[test]
+fn a_job_that_waits_for_its_access_is_started_again() {
+    let mut seen = guarded(running(JobState::Pending));
+    assert_eq!(decide(&seen, 0).actions, []);
+    seen.agents.jobs[0].job.awaiting_access = true;
+    let plan = decide(&seen, 0);
+    let [Action::StartJob { node, job, .. }] = &plan.actions[..] else {
+        panic!("{plan:?}");
+    };
+    assert_eq!((node.as_str(), job.id.as_str()), ("n2", "uid-0"));
+    // Not while its agent is away, nor without its holder.
+    assert_eq!(decide(&lost_agent(seen.clone()), 0).actions, []);
+    seen.holders.clear();
+    assert_eq!(reason(&decide(&seen, 0)), "HolderLost");
 }
 
 #[test]
@@ -114,6 +151,19 @@ fn failures_are_judged() {
     assert_eq!(plan, Plan::say(Verdict::TryFailed(failure), Again::Now));
     let plan = decide(&running(failed(false)), 0);
     assert!(matches!(&plan.verdict, Verdict::Failed { reason, .. } if reason == "Stalled"));
+    // What was accepted once and then no more is for the next probe to tell.
+    let expired = JobState::Failed(Failure {
+        reason: "Unauthorized".into(),
+        message: "the token has expired".into(),
+        retryable: false,
+    });
+    let plan = decide(&running(expired.clone()), 0);
+    assert!(matches!(plan.verdict, Verdict::Failed { .. }), "{plan:?}");
+    let plan = decide(&guarded(running(expired)), 0);
+    assert!(
+        matches!(&plan.verdict, Verdict::TryFailed(f) if f.source),
+        "{plan:?}"
+    );
     let mut last = running(failed(true));
     status(&mut last).retry = Some(RetryStatus {
         failures: 9,

@@ -1,0 +1,270 @@
+//! How a source is reached: from the names in a specification, through the
+//! Secrets and ConfigMaps that they name, to what an agent is asked with.
+//!
+//! 1. [`references`] (no client): the objects that are needed.
+//! 2. [`read::read`] (client required): the objects as they are.
+//! 3. [`resolve`] (no client): the source, or the problem that people are to
+//!    read of.
+//!
+//! All of it happens just before a call to an agent, so that a Secret's
+//! content is in no observation, no plan and no status, and so that every
+//! call uses what the Secret says by then.
+
+mod authorities;
+pub mod read;
+mod store;
+mod web;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::observation::Problem;
+use super::source::{WantedPlace, WantedSource};
+use crate::agents::source::Source;
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A ConfigMap.
+    ConfigMap,
+    /// A Secret.
+    Secret,
+}
+
+impl Kind {
+    /// The kind as Kubernetes spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+        }
+    }
+}
+
+/// A Secret or ConfigMap.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reference {
+    /// What it is.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// What a Secret or ConfigMap holds.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Content {
+    /// Its version.
+    pub version: String,
+    /// Its values by key.
+    pub values: BTreeMap<String, Vec<u8>>,
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Content")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The objects that were read; `None` for one that is not there.
+pub type Objects = BTreeMap<Reference, Option<Content>>;
+
+/// The object store that the operator set up for images that name none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DefaultStore {
+    /// The coordinator's namespace, where its objects are.
+    pub namespace: String,
+    /// Address of the store; Amazon's without one.
+    pub endpoint: Option<String>,
+    /// Region that requests are signed for.
+    pub region: Option<String>,
+    /// Whether the bucket stands in the path.
+    pub path_style: Option<bool>,
+    /// Name of the Secret that lets in; the agent's environment without one.
+    pub secret: Option<String>,
+    /// Name of the ConfigMap with certificates to trust.
+    pub ca_config_map: Option<String>,
+}
+
+/// A source as the agents are asked for it.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The source.
+    pub source: Source,
+    /// The Secrets that let in there, as `name@version`.
+    pub secrets: Vec<String>,
+}
+
+/// Where references lead.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    /// The image's namespace.
+    pub namespace: &'a str,
+    /// The store for images that name none.
+    pub store: &'a DefaultStore,
+}
+
+impl Scope<'_> {
+    fn of_image(&self, kind: Kind, name: &str) -> Reference {
+        Reference {
+            kind,
+            namespace: self.namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn of_system(&self, kind: Kind, name: &str) -> Reference {
+        Reference {
+            kind,
+            namespace: self.store.namespace.clone(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// The objects by which `wanted` is reached.
+pub fn references(wanted: &WantedSource, scope: Scope<'_>) -> BTreeSet<Reference> {
+    let secret = wanted.secret.iter().map(|name| (Kind::Secret, name));
+    let ca = wanted.ca.iter().map(|ca| (Kind::ConfigMap, &ca.name));
+    let mut needed: BTreeSet<Reference> = secret
+        .chain(ca)
+        .map(|(kind, name)| scope.of_image(kind, name))
+        .collect();
+    match &wanted.place {
+        WantedPlace::Http { secret_headers, .. } => needed.extend(
+            secret_headers
+                .iter()
+                .map(|name| scope.of_image(Kind::Secret, name)),
+        ),
+        WantedPlace::Object(object) => needed.extend(store::references(wanted, object, scope)),
+    }
+    needed
+}
+
+/// Whether a Secret lets in at the source, so that another one may where it
+/// does not.
+pub fn is_guarded(wanted: &WantedSource, scope: Scope<'_>) -> bool {
+    references(wanted, scope)
+        .iter()
+        .any(|reference| reference.kind == Kind::Secret)
+}
+
+/// The source that `wanted` is, given what its objects hold.
+pub fn resolve(
+    wanted: &WantedSource,
+    scope: Scope<'_>,
+    objects: &Objects,
+) -> Result<Resolved, Problem> {
+    let source = match &wanted.place {
+        WantedPlace::Http {
+            url,
+            headers,
+            secret_headers,
+        } => {
+            let secrets = web::Secrets {
+                login: wanted.secret.as_deref(),
+                headers: secret_headers,
+            };
+            Source {
+                place: web::place(url, headers, secrets, scope, objects)?,
+                authorities: authorities::of_image(wanted, scope, objects)?,
+            }
+        }
+        WantedPlace::Object(object) => store::source(wanted, object, scope, objects)?,
+    };
+    let secrets = objects
+        .iter()
+        .filter(|(reference, _)| reference.kind == Kind::Secret)
+        .filter_map(|(reference, content)| {
+            let content = content.as_ref()?;
+            Some(format!("{}@{}", reference.name, content.version))
+        });
+    Ok(Resolved {
+        source,
+        secrets: secrets.collect(),
+    })
+}
+
+/// The content of an object that has to be there.
+fn content<'a>(objects: &'a Objects, reference: &Reference) -> Result<&'a Content, Problem> {
+    objects
+        .get(reference)
+        .and_then(Option::as_ref)
+        .ok_or_else(|| {
+            let kind = reference.kind.as_str();
+            let Reference {
+                namespace, name, ..
+            } = reference;
+            Problem {
+                reason: format!("{kind}NotFound"),
+                message: format!(
+                    "the {kind} {name} does not exist in namespace {namespace}: create it, and the import goes on"
+                ),
+            }
+        })
+}
+
+/// Something is wrong with what an object holds.
+fn invalid(reference: &Reference, what: impl fmt::Display) -> Problem {
+    let kind = reference.kind.as_str();
+    Problem {
+        reason: format!("Invalid{kind}"),
+        message: format!(
+            "the {kind} {} in namespace {} {what}: put it right, and the import goes on",
+            reference.name, reference.namespace
+        ),
+    }
+}
+
+/// The value of a key, as text without control characters.
+fn text<'a>(
+    reference: &Reference,
+    content: &'a Content,
+    key: &str,
+) -> Result<Option<&'a str>, Problem> {
+    let Some(value) = content.values.get(key) else {
+        return Ok(None);
+    };
+    match std::str::from_utf8(value) {
+        Ok(text) if text.ends_with(['\n', '\r']) => Err(invalid(
+            reference,
+            format!("has a line break at the end of {key}, as echo writes it"),
+        )),
+        Ok(text) if !text.chars().any(char::is_control) => Ok(Some(text)),
+        _ => Err(invalid(
+            reference,
+            format!("has more than plain text in {key}"),
+        )),
+    }
+}
+
+/// The values of the first pair of keys that is there.
+fn pair<'a>(
+    reference: &Reference,
+    content: &'a Content,
+    pairs: &[(&str, &str)],
+) -> Result<(&'a str, &'a str), Problem> {
+    for (first, second) in pairs {
+        let found = (
+            text(reference, content, first)?,
+            text(reference, content, second)?,
+        );
+        if let (Some(first), Some(second)) = found {
+            return Ok((first, second));
+        }
+    }
+    let pairs: Vec<String> = pairs
+        .iter()
+        .map(|(first, second)| format!("{first} and {second}"))
+        .collect();
+    Err(invalid(
+        reference,
+        format!("has no keys {}", pairs.join(", or ")),
+    ))
+}

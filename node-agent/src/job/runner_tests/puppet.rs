@@ -1,0 +1,191 @@
+//! A node whose engine does nothing but what the test makes it do.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::{Engine, ImportOrder, Imported, Observer};
+use crate::job::board::{Change, Status};
+use crate::job::runner::{Jobs, StartError};
+use crate::job::spec::{ImportSpec, JobId};
+use crate::job::state::{Failure, Phase, Progress};
+use crate::source::{Access, Facts, Format, HttpUrl, Source};
+use crate::volume::{
+    Absence, PodUid, PodVolume, Volume, VolumeError, VolumeMode, VolumeName, Volumes,
+};
+
+pub(super) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// One import that waits for the test to end it.
+pub(super) struct Running {
+    pub order: ImportOrder,
+    pub observer: Arc<dyn Observer>,
+    pub stop: CancellationToken,
+    /// Dropping it makes the import panic.
+    pub end: oneshot::Sender<Result<Imported, Failure>>,
+}
+
+pub(super) struct Puppet(mpsc::UnboundedSender<Running>);
+
+#[async_trait]
+impl Engine for Puppet {
+    async fn probe(&self, _: &Source, _: &Access) -> Result<Facts, Failure> {
+        Ok(facts())
+    }
+
+    async fn import(
+        &self,
+        order: ImportOrder,
+        observer: Arc<dyn Observer>,
+        stop: CancellationToken,
+    ) -> Result<Imported, Failure> {
+        let (end, ended) = oneshot::channel();
+        self.0
+            .send(Running {
+                order,
+                observer,
+                stop,
+                end,
+            })
+            .unwrap();
+        ended.await.expect("the test lets this import die")
+    }
+}
+
+/// Volumes that are there, but for those called "missing" and "exchanged".
+pub(super) struct Imagined;
+
+#[async_trait]
+impl Volumes for Imagined {
+    async fn locate(&self, volume: &PodVolume) -> Result<Volume, VolumeError> {
+        match volume.volume_name.as_str() {
+            "missing" => Err(VolumeError::NotFound {
+                volume: volume.clone(),
+                absence: Absence::NoEntry("/nowhere".into()),
+            }),
+            "never" => std::future::pending().await,
+            name => Ok(Volume::imagined(name)),
+        }
+    }
+
+    async fn recheck(&self, volume: &PodVolume, _: &Volume) -> Result<(), VolumeError> {
+        match volume.volume_name.as_str() {
+            "exchanged" => Err(VolumeError::Exchanged {
+                volume: volume.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) struct Node {
+    pub jobs: Jobs,
+    running: Mutex<mpsc::UnboundedReceiver<Running>>,
+}
+
+impl Node {
+    pub fn start(journal: &Path, concurrent: usize) -> Self {
+        let (engine, running) = mpsc::unbounded_channel();
+        let engine = Arc::new(Puppet(engine));
+        let (jobs, set_aside) =
+            Jobs::open(journal, engine, Arc::new(Imagined), concurrent).unwrap();
+        assert!(set_aside.is_empty(), "{set_aside:?}");
+        Self {
+            jobs,
+            running: Mutex::new(running),
+        }
+    }
+
+    /// Starts a job whose source everybody may read.
+    pub async fn begin(&self, name: &str, spec: ImportSpec) -> Result<Status, StartError> {
+        self.jobs.start(id(name), spec, Access::default()).await
+    }
+
+    pub async fn next(&self) -> Running {
+        timeout(DEADLINE, self.running.lock().await.recv())
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    /// Whether an import waits to be driven.
+    pub async fn none_waits(&self) -> bool {
+        self.running.lock().await.is_empty()
+    }
+
+    pub async fn until(&self, name: &str, wanted: impl Fn(&Phase) -> bool) -> Status {
+        let mut watcher = self.jobs.board().watch();
+        let seen = async {
+            loop {
+                for change in watcher.next().await {
+                    match change {
+                        Change::Changed(s) if s.id == id(name) && wanted(&s.phase) => return s,
+                        _ => {}
+                    }
+                }
+            }
+        };
+        timeout(DEADLINE, seen).await.unwrap()
+    }
+}
+
+pub(super) fn id(name: &str) -> JobId {
+    JobId::parse(name).unwrap()
+}
+
+pub(super) fn spec(volume: &str) -> ImportSpec {
+    ImportSpec {
+        source: Source::Http(HttpUrl::parse("http://images.test/a").unwrap()),
+        volume: PodVolume {
+            pod_uid: PodUid::parse("pod-1").unwrap(),
+            volume_name: VolumeName::parse(volume).unwrap(),
+            mode: VolumeMode::Filesystem,
+        },
+        expected: None,
+        checksum: None,
+        format: None,
+        preallocation: false,
+        needs_access: false,
+    }
+}
+
+pub(super) fn facts() -> Facts {
+    Facts {
+        format: Format::Raw,
+        packing: None,
+        virtual_size: Some(4096),
+        source_size: Some(4096),
+        validator: None,
+        ranges: true,
+    }
+}
+
+pub(super) fn progress(done: u64) -> Progress {
+    Progress {
+        total: 4096,
+        done,
+        received: done,
+        written: done,
+    }
+}
+
+pub(super) fn done() -> Result<Imported, Failure> {
+    Ok(Imported {
+        facts: facts(),
+        progress: progress(4096),
+        digest: None,
+    })
+}
+
+pub(super) fn stopped() -> Result<Imported, Failure> {
+    Err(Failure {
+        reason: "Cancelled".into(),
+        message: String::new(),
+        retryable: false,
+    })
+}
