@@ -66,3 +66,25 @@ impl Record {
         Ok(serde_json::from_slice(bytes)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Written before a job could say how its source is reached.
+    const EARLIER: &str = r#"{"version":1,"id":"a","sequence":3,
+        "spec":{"source":{"http":"http://h/i"},
+            "volume":{"podUid":"7f","volumeName":"pvc-1","mode":"block"},
+            "expected":{"format":"qcow2","virtualSize":4096,"sourceSize":null,
+                "validator":null,"ranges":true}},
+        "state":{"phase":"pending","progress":{"total":0,"done":0,"received":0,"written":0},
+            "facts":null,"checkpoint":null}}"#;
+
+    #[test]
+    fn what_an_earlier_agent_wrote_is_read() {
+        let record = Record::from_bytes(EARLIER.as_bytes()).unwrap();
+        assert_eq!(record.spec.expected.unwrap().virtual_size, Some(4096));
+        assert!(!record.spec.needs_access && record.spec.checksum.is_none());
+        assert_eq!(record.state.digest, None);
+    }
+}

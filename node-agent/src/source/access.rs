@@ -2,14 +2,16 @@
 //!
 //! Invariant: an access lives in memory alone, for as long as the call or the
 //! job that came with it. It is not serialisable, so no journal can hold it,
-//! and its `Debug` shows no secret.
+//! and its `Debug` shows nothing of it.
+
+use std::fmt;
 
 pub use hypercloud_transfer::{
     BasicCredentials, Header, ObjectStoreCredentials as Signing, Secret,
 };
 
 /// How a source is reached, beside its address.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// Basic credentials for a web server.
     pub basic: Option<BasicCredentials>,
@@ -29,6 +31,12 @@ impl Access {
     }
 }
 
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,7 +46,7 @@ mod tests {
         assert!(Access::default().is_plain());
         let given = Access {
             basic: Some(BasicCredentials {
-                username: "reader".into(),
+                username: "s3cret".into(),
                 password: Secret::new("s3cret"),
             }),
             headers: vec![Header {
@@ -46,7 +54,7 @@ mod tests {
                 value: Secret::new("s3cret"),
             }],
             signing: Signing::Keys {
-                access_key_id: "id".into(),
+                access_key_id: "s3cret".into(),
                 secret_access_key: Secret::new("s3cret"),
                 session_token: Some(Secret::new("s3cret")),
             },

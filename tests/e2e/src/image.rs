@@ -7,7 +7,7 @@ use hypercloud_api::{ImagePhase, VirtualMachineImage};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::Scope;
 use crate::wait::{Seen, until, when};
@@ -24,13 +24,24 @@ pub async fn create(
     url: &str,
     mode: &str,
 ) -> anyhow::Result<VirtualMachineImage> {
+    from(scope, name, json!({"http": url}), mode).await
+}
+
+/// Applies an image called `name` from `source`, as it stands in a resource,
+/// into a volume of `mode`.
+pub async fn from(
+    scope: &Scope,
+    name: &str,
+    source: Value,
+    mode: &str,
+) -> anyhow::Result<VirtualMachineImage> {
     let image = serde_json::from_value(json!({
         "apiVersion": "hypercloud.tmaxanc.com/v1alpha1",
         "kind": "VirtualMachineImage",
         "metadata": {"name": name},
         "spec": {
             "storageClassName": crate::system::storage_class(),
-            "source": {"http": url},
+            "source": source,
             "pvc": {"volumeMode": mode}
         }
     }))?;
@@ -75,6 +86,20 @@ pub async fn failed(scope: &Scope, name: &str) -> anyhow::Result<(String, String
         Ok(match phase {
             ImagePhase::Failed => Seen::Done((reason, message)),
             other => Seen::NotYet(format!("{other:?} {reason}: {message}")),
+        })
+    })
+    .await
+}
+
+/// Waits until the image waits for what `reason` names; the message.
+pub async fn waiting(scope: &Scope, name: &str, reason: &str) -> anyhow::Result<String> {
+    until("the image says what it waits for", IMPORT, || async {
+        let (phase, found, message) = phase(scope, name).await?;
+        anyhow::ensure!(phase != ImagePhase::Failed, "failed: {found}: {message}");
+        Ok(if found == reason {
+            Seen::Done(message)
+        } else {
+            Seen::NotYet(format!("{phase:?} {found}: {message}"))
         })
     })
     .await

@@ -5,6 +5,7 @@
 //! The cluster is the one that `KUBECONFIG` names; `make test` brings one up.
 //! Nothing here waits by sleeping: every wait is a condition with a deadline.
 
+pub mod access;
 pub mod agents;
 pub mod cluster;
 pub mod disk;

@@ -1,6 +1,10 @@
 //! A web server with files that it serves in ranges, and with the manners
 //! that a test asks for.
 
+mod guard;
+
+pub use guard::Guard;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
@@ -15,6 +19,7 @@ use axum::body::Body;
 use axum::extract::{Path as Route, State};
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use bytes::Bytes;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::cluster::{Cluster, Scope};
@@ -27,6 +32,7 @@ type Entries = Arc<std::sync::Mutex<HashMap<String, Arc<Entry>>>>;
 /// A web server on an address that the cluster's pods reach. It ends with
 /// this value.
 pub struct Server {
+    scheme: &'static str,
     address: SocketAddr,
     entries: Entries,
     task: tokio::task::JoinHandle<()>,
@@ -81,22 +87,47 @@ pub async fn stage(test: &str) -> anyhow::Result<(Scope, Server)> {
 impl Server {
     /// Starts a server on `address`.
     pub async fn start(address: IpAddr) -> anyhow::Result<Self> {
-        let entries = Arc::new(std::sync::Mutex::new(HashMap::new()));
-        let listener = tokio::net::TcpListener::bind((address, 0)).await?;
+        let listener = TcpListener::bind((address, 0)).await?;
         let address = listener.local_addr()?;
+        Ok(Self::of(listener, address, "http", |router| router))
+    }
+
+    /// Starts a server on `address` that speaks TLS, and answers only who
+    /// shows what `guard` asks for. Its certificate is of the authority that
+    /// comes with it, as PEM.
+    pub async fn guarded(address: IpAddr, guard: Guard) -> anyhow::Result<(Self, String)> {
+        let listener = TcpListener::bind((address, 0)).await?;
+        let (listener, authority) = guard::Tls::new(listener)?;
+        let address = listener.address();
+        let server = Self::of(listener, address, "https", |router| guard.before(router));
+        Ok((server, authority))
+    }
+
+    fn of<L>(
+        listener: L,
+        address: SocketAddr,
+        scheme: &'static str,
+        wrap: impl FnOnce(Router) -> Router,
+    ) -> Self
+    where
+        L: axum::serve::Listener<Addr = SocketAddr>,
+    {
+        let entries = Entries::default();
         let router = Router::new()
             .route("/{name}", axum::routing::get(serve))
             .with_state(Arc::clone(&entries));
+        let router = wrap(router);
         let task = tokio::spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
                 eprintln!("the test's web server ended: {error}");
             }
         });
-        Ok(Self {
+        Self {
+            scheme,
             address,
             entries,
             task,
-        })
+        }
     }
 
     /// Serves the file at `path` as `name`.
@@ -126,7 +157,7 @@ impl Server {
 
     /// The URL of something that is not there.
     pub fn missing(&self) -> String {
-        format!("http://{}/missing.qcow2", self.address)
+        format!("{}://{}/missing.qcow2", self.scheme, self.address)
     }
 
     fn add(&self, name: &str, content: Content) -> anyhow::Result<Address> {
@@ -139,7 +170,7 @@ impl Server {
         let mut entries = self.entries.lock().ok().context("a request died")?;
         entries.insert(name.to_owned(), Arc::clone(&entry));
         Ok(Address {
-            url: format!("http://{}/{name}", self.address),
+            url: format!("{}://{}/{name}", self.scheme, self.address),
             entry,
         })
     }

@@ -99,12 +99,114 @@ async fn exactly_one_source_with_a_usable_address_is_accepted() -> anyhow::Resul
             Some("objectName: Required"),
         ),
     ] {
-        let answer = refusal(&scope, spec.clone()).await?;
-        match (said, &answer) {
-            (None, None) => {}
-            (Some(said), Some(answer)) if answer.contains(said) => {}
-            _ => panic!("{spec}: expected {said:?}, the server answered {answer:?}"),
-        }
+        judged(&scope, spec, said).await?;
+    }
+    scope.close().await
+}
+
+/// The server says `said` against `spec`, or nothing.
+async fn judged(scope: &Scope, spec: Value, said: Option<&str>) -> anyhow::Result<()> {
+    let answer = refusal(scope, spec.clone()).await?;
+    match (said, &answer) {
+        (None, None) => {}
+        (Some(said), Some(answer)) if answer.contains(said) => {}
+        _ => anyhow::bail!("{spec}: expected {said:?}, the server answered {answer:?}"),
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn how_a_source_is_reached_makes_sense_or_is_refused() -> anyhow::Result<()> {
+    let scope = scope("reached").await?;
+    let http = |more: Value| {
+        let mut source = json!({"http": "http://example.org/disk"});
+        source
+            .as_object_mut()
+            .into_iter()
+            .for_each(|fields| fields.extend(more.as_object().cloned().unwrap_or_default()));
+        json!({"source": source})
+    };
+    let store = |store: Value, more: Value| {
+        let mut source = more;
+        source["objectStore"] = store;
+        source["objectStore"]["objectName"] = json!("disk");
+        json!({"source": source})
+    };
+    let header =
+        |name: &str, value: &str| http(json!({"headers": [{"name": name, "value": value}]}));
+    let digest = |text: String| http(json!({"checksum": text}));
+    for (spec, said) in [
+        (digest(format!("sha256:{}", "0aF".repeat(21) + "0")), None),
+        (digest(format!("sha512:{}", "0a".repeat(64))), None),
+        (digest("sha256:0a".into()), Some("checksum must be")),
+        (
+            digest(format!("md5:{}", "0a".repeat(16))),
+            Some("checksum must be"),
+        ),
+        (http(json!({"format": "raw"})), None),
+        (http(json!({"format": "vmdk"})), Some("source.format")),
+        (header("X-Token", "a b~"), None),
+        (header("accept-Encoding", "gzip"), Some("leave it out")),
+        (header("Host", "inside"), Some("leave it out")),
+        (header("X Token", "a"), Some("name is made of")),
+        (
+            header("X-Token", "a\r\nHost: inside"),
+            Some("value is made of"),
+        ),
+        (
+            http(
+                json!({"secretRef": {"name": "a"}, "secretHeaders": [{"name": "b"}],
+                "caConfigMap": {"name": "c", "key": "ca.crt"}}),
+            ),
+            None,
+        ),
+        (http(json!({"certConfigMap": "c"})), None),
+        (
+            http(json!({"certConfigMap": "c", "caConfigMap": {"name": "c"}})),
+            Some("set one of them"),
+        ),
+        (
+            http(json!({"secretRef": {"name": "a"},
+                "headers": [{"name": "authorization", "value": "x"}]})),
+            Some("set one of them"),
+        ),
+        (http(json!({"secretRef": {}})), Some("name: Required")),
+        (
+            store(
+                json!({"bucketName": "images", "endpoint": "http://10.0.0.9:9000",
+                "region": "here", "forcePathStyle": true}),
+                json!({"secretRef": {"name": "a"}}),
+            ),
+            None,
+        ),
+        (
+            store(json!({"objectBucketClaim": {"name": "a"}}), json!({})),
+            None,
+        ),
+        (store(json!({}), json!({})), Some("bucketName must be set")),
+        (
+            store(
+                json!({"bucketName": "images", "endpoint": "10.0.0.9:9000"}),
+                json!({}),
+            ),
+            Some("endpoint must be"),
+        ),
+        (
+            store(
+                json!({"objectBucketClaim": {"name": "a"}}),
+                json!({"secretRef": {"name": "a"}}),
+            ),
+            Some("brings its own Secret"),
+        ),
+        (
+            store(
+                json!({"bucketName": "images"}),
+                json!({"secretHeaders": [{"name": "a"}]}),
+            ),
+            Some("are for http sources"),
+        ),
+    ] {
+        judged(&scope, spec, said).await?;
     }
     scope.close().await
 }
@@ -131,6 +233,14 @@ async fn the_source_cannot_be_changed() -> anyhow::Result<()> {
         (
             json!({"spec": {"pvc": {"volumeMode": "Filesystem"}}}),
             "pvc is immutable",
+        ),
+        (
+            json!({"spec": {"source": {"secretRef": {"name": "login"}}}}),
+            "source is immutable",
+        ),
+        (
+            json!({"spec": {"preallocation": true}}),
+            "preallocation is immutable",
         ),
     ] {
         let patch = Patch::Merge(&change);

@@ -84,7 +84,7 @@ async fn the_status_tells_the_story() -> anyhow::Result<()> {
     assert_eq!(status.pvc_name.as_deref(), Some("vmim-story"));
     let found = status.source.unwrap_or_default();
     assert_eq!(found.format, "qcow2");
-    assert_eq!(found.virtual_size, disk.virtual_size as i64);
+    assert_eq!(found.virtual_size, Some(disk.virtual_size as i64));
     assert_eq!(
         found.size,
         Some(std::fs::metadata(&disk.image)?.len() as i64)

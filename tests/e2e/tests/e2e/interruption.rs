@@ -5,8 +5,9 @@ use std::time::Duration;
 use e2e::cluster::{Cluster, Scope};
 use e2e::disk::{self, Disk, Recipe};
 use e2e::source::Address;
-use e2e::{image, reader, source, system};
+use e2e::{access, image, reader, source, system};
 use kube::ResourceExt;
+use serde_json::json;
 
 const MIB: u64 = 1 << 20;
 
@@ -19,12 +20,36 @@ struct Midway {
     _server: source::Server,
 }
 
-async fn midway(name: &str, mode: &str) -> anyhow::Result<Midway> {
+/// What is kept of a source when its agent is killed.
+#[derive(Clone, Copy)]
+enum Source {
+    /// Everything: anybody is let in.
+    Open,
+    /// Not what lets in, which the coordinator has to bring again.
+    Guarded,
+}
+
+async fn midway(name: &str, mode: &str, source: Source) -> anyhow::Result<Midway> {
     let cluster = Cluster::connect().await?;
     system::all_ready(&cluster, "node-agent").await?;
     system::all_ready(&cluster, "coordinator").await?;
-    let server = source::Server::start(cluster.address_for_pods().await?).await?;
     let scope = cluster.scope(name).await?;
+    let address = cluster.address_for_pods().await?;
+    let server = match source {
+        Source::Open => source::Server::start(address).await?,
+        Source::Guarded => {
+            let guard = source::Guard {
+                username: "reader",
+                password: "s3cret",
+                token: None,
+            };
+            let (server, authority) = source::Server::guarded(address, guard).await?;
+            let login = [("username", "reader"), ("password", "s3cret")];
+            access::secret(&scope, "login", &login).await?;
+            access::config_map(&scope, "ca", &[("ca.crt", &authority)]).await?;
+            server
+        }
+    };
     let disk = Recipe {
         virtual_size: 1024 * MIB,
         data: 400 * MIB,
@@ -33,7 +58,15 @@ async fn midway(name: &str, mode: &str) -> anyhow::Result<Midway> {
     .make()?;
     let address = server.file("disk", &disk.image)?;
     address.allow(200 * MIB);
-    image::create(&scope, "midway", &address.url, mode).await?;
+    let from = match source {
+        Source::Open => json!({"http": address.url}),
+        Source::Guarded => json!({
+            "http": address.url,
+            "secretRef": {"name": "login"},
+            "caConfigMap": {"name": "ca", "key": "ca.crt"}
+        }),
+    };
+    image::from(&scope, "midway", from, mode).await?;
     let image = image::importing(&scope, "midway").await?;
     let node = image
         .status
@@ -74,15 +107,15 @@ async fn arrives(midway: Midway, mode: &str) -> anyhow::Result<()> {
 /// One after the other: each takes away what the others stand on.
 #[tokio::test]
 async fn whoever_is_killed_the_image_arrives() -> anyhow::Result<()> {
-    for mode in ["Block", "Filesystem"] {
-        let midway = midway("agent-killed", mode).await?;
+    for (mode, source) in [("Block", Source::Guarded), ("Filesystem", Source::Open)] {
+        let midway = midway("agent-killed", mode, source).await?;
         let agent = system::agent_on(&midway.scope.cluster, &midway.node).await?;
         system::kill(&midway.scope.cluster, &agent.name_any()).await?;
         system::all_ready(&midway.scope.cluster, "node-agent").await?;
         arrives(midway, mode).await?;
     }
 
-    let midway = midway("coordinator-killed", "Block").await?;
+    let midway = midway("coordinator-killed", "Block", Source::Open).await?;
     let cluster = midway.scope.cluster.clone();
     let leader = system::leader(&cluster).await?;
     let pods = system::pods(&cluster, "coordinator").await?;

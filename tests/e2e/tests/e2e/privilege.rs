@@ -1,4 +1,5 @@
-//! Who may do what: the agent may open devices and nothing in the API.
+//! Who may do what: the agent may open devices and nothing in the API, the
+//! coordinator may read Secrets that it is told the name of.
 
 use e2e::cluster::{Cluster, SYSTEM_NAMESPACE};
 use e2e::system;
@@ -23,26 +24,57 @@ const KINDS: &[(&str, &str)] = &[
     ("*", "*"),
 ];
 
+/// Whether an account of the system may do `verb` to a kind in a namespace.
+async fn may(
+    cluster: &Cluster,
+    account: &str,
+    verb: &str,
+    (group, kind): (&str, &str),
+    namespace: &str,
+) -> anyhow::Result<bool> {
+    let reviews: Api<SubjectAccessReview> = Api::all(cluster.client.clone());
+    let review = serde_json::from_value(json!({"spec": {
+        "user": format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{account}"),
+        "groups": [
+            "system:serviceaccounts",
+            format!("system:serviceaccounts:{SYSTEM_NAMESPACE}"),
+            "system:authenticated"
+        ],
+        "resourceAttributes": {
+            "namespace": namespace, "group": group, "resource": kind, "verb": verb
+        }
+    }}))?;
+    let answer = reviews.create(&PostParams::default(), &review).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
 #[tokio::test]
 async fn the_agents_account_may_read_nothing() -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
-    let reviews: Api<SubjectAccessReview> = Api::all(cluster.client.clone());
-    for (group, kind) in KINDS {
+    for kind in KINDS {
         for verb in ["get", "list", "watch"] {
-            let review = serde_json::from_value(json!({"spec": {
-                "user": format!("system:serviceaccount:{SYSTEM_NAMESPACE}:node-agent"),
-                "groups": [
-                    "system:serviceaccounts",
-                    format!("system:serviceaccounts:{SYSTEM_NAMESPACE}"),
-                    "system:authenticated"
-                ],
-                "resourceAttributes": {
-                    "namespace": SYSTEM_NAMESPACE, "group": group, "resource": kind, "verb": verb
-                }
-            }}))?;
-            let answer = reviews.create(&PostParams::default(), &review).await?;
-            let allowed = answer.status.is_some_and(|status| status.allowed);
-            assert!(!allowed, "the agent may {verb} {kind} of group {group:?}");
+            let allowed = may(&cluster, "node-agent", verb, *kind, SYSTEM_NAMESPACE).await?;
+            assert!(!allowed, "the agent may {verb} {kind:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_coordinator_reads_secrets_by_their_names_and_collects_none() -> anyhow::Result<()> {
+    let cluster = Cluster::connect().await?;
+    for kind in [("", "secrets"), ("", "configmaps")] {
+        for (verb, wanted) in [
+            ("get", true),
+            ("list", false),
+            ("watch", false),
+            ("create", false),
+            ("update", false),
+            ("patch", false),
+            ("delete", false),
+        ] {
+            let allowed = may(&cluster, "coordinator", verb, kind, "default").await?;
+            assert_eq!(allowed, wanted, "{verb} {kind:?}");
         }
     }
     Ok(())

@@ -6,8 +6,6 @@ use e2e::disk::{Recipe, qemu_img};
 use e2e::source::stage;
 use e2e::{disk, image};
 use hypercloud_api::{ImagePhase, VirtualMachineImage};
-use kube::api::PostParams;
-use serde_json::json;
 
 /// Creates an image from `url`, waits until it failed, and looks for what is
 /// left; reason and message of the failure.
@@ -86,25 +84,5 @@ async fn a_source_that_does_not_answer_is_tried_again() -> anyhow::Result<()> {
     .await?;
     image::delete(&scope, "silent").await?;
     assert!(image::leftovers(&scope).await?.is_empty());
-    scope.close().await
-}
-
-#[tokio::test]
-async fn an_object_store_is_not_supported_yet_and_says_so() -> anyhow::Result<()> {
-    let (scope, _server) = stage("store").await?;
-    let image: VirtualMachineImage = serde_json::from_value(json!({
-        "apiVersion": "hypercloud.tmaxanc.com/v1alpha1",
-        "kind": "VirtualMachineImage",
-        "metadata": {"name": "store"},
-        "spec": {"source": {"objectStore": {"bucketName": "vm-image", "objectName": "disk"}}}
-    }))?;
-    scope
-        .api::<VirtualMachineImage>()
-        .create(&PostParams::default(), &image)
-        .await?;
-    let (reason, message) = image::failed(&scope, "store").await?;
-    assert_eq!(reason, "ObjectStoreNotSupported");
-    assert!(message.contains("not yet supported"), "{message}");
-    image::delete(&scope, "store").await?;
     scope.close().await
 }
