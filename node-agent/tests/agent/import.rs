@@ -15,7 +15,7 @@ use node_agent::job::board::Status;
 use node_agent::job::runner::Jobs;
 use node_agent::job::spec::{ImportSpec, JobId};
 use node_agent::job::state::Phase;
-use node_agent::source::{Access, HttpUrl, Source};
+use node_agent::source::{Access, Format, HttpUrl, Source};
 use node_agent::volume::{KubeletVolumes, VolumeMode};
 use rustix::mount::{UnmountFlags, unmount};
 
@@ -27,6 +27,8 @@ use crate::{DEADLINE, eventually, is_root};
 pub struct Image {
     pub raw: Vec<u8>,
     pub qcow2: Vec<u8>,
+    /// Of the qcow2 image, as coreutils say it.
+    pub checksum: String,
 }
 
 impl Image {
@@ -47,9 +49,12 @@ impl Image {
             .args([&raw, &qcow2])
             .status();
         assert!(made.unwrap().success());
+        let said = Command::new("sha256sum").arg(&qcow2).output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
         Self {
             raw: disk,
             qcow2: fs::read(&qcow2).unwrap(),
+            checksum: format!("sha256:{}", &said[..64]),
         }
     }
 }
@@ -119,11 +124,15 @@ async fn an_image_becomes_a_disk_file() {
     let web = Web::serve(image.qcow2).await;
     web.allow(1 << 30);
     let jobs = jobs(place.path(), &kubelet);
-    jobs.start(id(), spec(&web, VolumeMode::Filesystem), Access::default())
-        .await
-        .unwrap();
+    let spec = ImportSpec {
+        checksum: Some(image.checksum.parse().unwrap()),
+        format: Some(Format::Qcow2),
+        ..spec(&web, VolumeMode::Filesystem)
+    };
+    jobs.start(id(), spec, Access::default()).await.unwrap();
     let job = end(&jobs).await;
     assert_eq!(job.phase, Phase::Succeeded);
+    assert_eq!(job.digest.unwrap().to_string(), image.checksum);
     assert_eq!(
         (job.progress.total, job.progress.done),
         (24 << 20, 24 << 20)
@@ -257,6 +266,39 @@ async fn a_cancelled_import_lets_go_of_the_volume() {
         .unwrap();
     unmount(&mounted.0, UnmountFlags::empty()).expect("nothing holds the volume");
     assert!(!place.path().join("job-1.json").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_image_than_was_said_fails_for_good_and_leaves_no_disk() {
+    if !is_root("another_image_than_was_said_fails_for_good_and_leaves_no_disk") {
+        return;
+    }
+    let (kubelet, place) = (Kubelet::new(), tempfile::tempdir().unwrap());
+    let mounted = kubelet.mount("pvc-1");
+    let image = Image::of_mebibytes(8);
+    let web = Web::serve(image.qcow2).await;
+    web.allow(1 << 30);
+    let jobs = jobs(place.path(), &kubelet);
+    let checksum = ImportSpec {
+        checksum: Some(format!("sha256:{}", "0a".repeat(32)).parse().unwrap()),
+        ..spec(&web, VolumeMode::Filesystem)
+    };
+    let format = ImportSpec {
+        format: Some(Format::Raw),
+        ..spec(&web, VolumeMode::Filesystem)
+    };
+    for (spec, reason) in [(checksum, "ChecksumMismatch"), (format, "FormatMismatch")] {
+        jobs.start(id(), spec, Access::default()).await.unwrap();
+        let Phase::Failed(failure) = end(&jobs).await.phase else {
+            panic!()
+        };
+        assert_eq!(
+            (failure.reason.as_str(), failure.retryable),
+            (reason, false)
+        );
+        assert!(!mounted.0.join("disk.img").exists(), "{reason}");
+        jobs.cancel(id()).await.unwrap();
+    }
 }
 
 /// As when the end of a job was lost: the volume has room for one disk only.

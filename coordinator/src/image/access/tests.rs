@@ -104,8 +104,10 @@ fn reason(result: Result<Resolved, Problem>) -> String {
     problem.reason
 }
 
-/// User, password and headers of a web server.
-fn shown(resolved: Resolved) -> (Option<(String, String)>, Vec<(String, String)>) {
+type Pair = (String, String);
+
+/// User and password, and headers, of a web server.
+fn shown(resolved: Resolved) -> (Option<Pair>, Vec<Pair>) {
     let Place::Http { basic, headers, .. } = resolved.source.place else {
         panic!("no web server");
     };
@@ -221,13 +223,15 @@ fn whose_store_it_is_decides_whose_keys_sign() {
         ..wanted_object()
     };
     let amazon = store();
-    let cases: [(
-        &DefaultStore,
+    // Whose store, which object, its Secret; endpoint and signature.
+    type Case<'a> = (
+        &'a DefaultStore,
         WantedObject,
-        Option<&str>,
-        Option<&str>,
-        &str,
-    ); 6] = [
+        Option<&'a str>,
+        Option<&'a str>,
+        &'a str,
+    );
+    let cases: [Case<'_>; 6] = [
         (&amazon, wanted_object(), None, None, "DefaultChain"),
         (&amazon, wanted_object(), Some("s"), None, "own/s3cret"),
         (
