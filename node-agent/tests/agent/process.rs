@@ -274,6 +274,68 @@ async fn an_agent_killed_over_and_over_finishes_its_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_killed_agent_waits_to_be_let_in_again() {
+    if !is_root("a_killed_agent_waits_to_be_let_in_again") {
+        return;
+    }
+    let (kubelet, agent) = (Kubelet::new(), Agent::new());
+    let mounted = kubelet.mount("pvc-1");
+    let image = Image::of_mebibytes(32);
+    let web = Web::serve(image.qcow2).await;
+    let guarded = || {
+        let mut request = request(&web);
+        let Some(proto::start_job_request::Spec::Import(import)) = &mut request.spec else {
+            panic!()
+        };
+        let source = import
+            .source
+            .as_mut()
+            .and_then(|source| source.kind.as_mut());
+        let Some(proto::source::Kind::Http(http)) = source else {
+            panic!()
+        };
+        http.basic = Some(proto::BasicCredentials {
+            username: "reader".into(),
+            password: "p4ssw0rd".into(),
+        });
+        request
+    };
+    let mut child = agent.spawn(kubelet.root());
+    web.allow(8 << 20);
+    agent.client().await.start_job(guarded()).await.unwrap();
+    let journal = agent.place.path().join("state/jobs");
+    eventually("bytes move", async || (web.sent() >= 4 << 20).then_some(())).await;
+    child.kill().await.unwrap();
+
+    let _child = agent.spawn(kubelet.root());
+    let before = web.sent();
+    web.allow(1 << 30);
+    let mut client = agent.client().await;
+    let mut jobs = async || {
+        let jobs = client.list_jobs(proto::ListJobsRequest {}).await.unwrap();
+        jobs.into_inner().jobs.remove(0)
+    };
+    let job = jobs().await;
+    assert_eq!(
+        (job.state(), job.awaiting_access),
+        (proto::JobState::Pending, true)
+    );
+    assert_eq!(web.sent(), before, "nothing is asked for without it");
+    agent.client().await.start_job(guarded()).await.unwrap();
+    let job = eventually("the job ends", async || {
+        let job = jobs().await;
+        (job.state() >= proto::JobState::Succeeded).then_some(job)
+    })
+    .await;
+    assert_eq!(job.state(), proto::JobState::Succeeded, "{job:?}");
+    assert_same(&fs::read(mounted.0.join("disk.img")).unwrap(), &image.raw);
+    let record = fs::read_to_string(journal.join("job-1.json")).unwrap();
+    for written in [agent.log(), record] {
+        assert!(!written.contains("p4ssw0rd"), "{written}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sigterm_in_the_middle_leaves_the_job_to_the_next_start() {
     if !is_root("sigterm_in_the_middle_leaves_the_job_to_the_next_start") {
         return;
