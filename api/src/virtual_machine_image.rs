@@ -41,7 +41,7 @@ use serde::{Deserialize, Serialize};
         json_path = ".status.transfer.rate"
     ),
     printcolumn(
-        name = "Done at",
+        name = "ETA",
         type_ = "string",
         priority = 1,
         json_path = ".status.transfer.estimatedCompletionTime"
