@@ -2,7 +2,7 @@
 //! converted by qemu-img.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -113,7 +113,15 @@ pub fn qemu_img(arguments: &[&str], paths: &[&Path]) -> anyhow::Result<()> {
 pub fn file_sha256(path: &Path) -> anyhow::Result<String> {
     let mut digest = Sha256::new();
     let mut file = BufReader::with_capacity(MIB as usize, File::open(path)?);
-    std::io::copy(&mut file, &mut digest)?;
+    loop {
+        let bytes = file.fill_buf()?;
+        if bytes.is_empty() {
+            break;
+        }
+        digest.update(bytes);
+        let count = bytes.len();
+        file.consume(count);
+    }
     Ok(digest
         .finalize()
         .iter()
