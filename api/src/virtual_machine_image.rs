@@ -75,9 +75,9 @@ pub struct VirtualMachineImageSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pvc: Option<ImageClaim>,
 
-    /// Whether the whole volume is given its room now, by writing zeros where
-    /// the image has no data, so that no guest meets a full store later. Off
-    /// by default: areas without data take no room where the store allows it.
+    /// Whether the disk is given all of its room now, so that no guest meets
+    /// a full store later. Off by default: areas without data take no room
+    /// where the store allows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preallocation: Option<bool>,
 }
