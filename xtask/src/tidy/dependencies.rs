@@ -54,6 +54,11 @@ const RULES: &[Rule] = &[
         ],
         never: &[],
     },
+    Rule {
+        folder: "bench",
+        siblings: &["hypercloud-disk"],
+        never: &["tokio"],
+    },
 ];
 
 /// Crates of the workspace, by the names that a manifest gives them.
