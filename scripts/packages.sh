@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs, on Debian or Ubuntu as root, the packages that building, testing
 # and demonstrating need; says what is missing anywhere else.
+#
+# usage: packages.sh [FILE:PACKAGE...], which are needed too
 set -euo pipefail
 . "$(dirname "$0")/path.sh"
 
@@ -23,6 +25,7 @@ needs=(
     /usr/sbin/nginx:nginx-light
     /usr/sbin/ip:iproute2
     /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
+    "$@"
 )
 
 missing=()

@@ -3,8 +3,9 @@
 serve_pid=
 serve_port=
 
-# serve ADDRESS FOLDER WORK: serves FOLDER on ADDRESS, with its files in WORK;
-# sets serve_port and serve_pid.
+# serve ADDRESS FOLDER WORK [MORE]: serves FOLDER on ADDRESS, with its files in
+# WORK; MORE is what else the server's configuration says. Sets serve_port and
+# serve_pid.
 serve() {
     local port
     for port in {18080..18119}; do
@@ -15,7 +16,7 @@ daemon off;
 pid $3/nginx.pid;
 error_log $3/error.log;
 events {}
-http { access_log off; sendfile on; server { listen $1:$port; root $2; } }
+http { access_log off; sendfile on; server { listen $1:$port; root $2; ${4:-} } }
 CONF
         nginx -c "$3/nginx.conf" -e "$3/error.log" 2>"$3/nginx.log" & serve_pid=$!
         # Its own pid file: another server on the port is not this one.
