@@ -58,6 +58,7 @@ loopback_pid=$serve_pid loopback_port=$serve_port
 serve_pid=
 
 touch "$results"
+load_before=$(machine_load)
 mapfile -t rows < <(if [ -n "${ROWS:-}" ]; then tr ',' '\n' <<< "$ROWS"; else rows_all; fi)
 for row in "${rows[@]}"; do row_run "$row"; done
 

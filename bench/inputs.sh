@@ -93,13 +93,11 @@ file_system() (
     mv "$work/disk" "$3"
 )
 
-# The sha256 of an input's disk, as the guest sees it, beside the file.
-# expected RAW: prints it.
-expected() {
-    input "$1"
-    if [ ! -e "$input_path.sha256" ]; then
-        sha256sum < "$input_path" | cut -d ' ' -f 1 > "$input_path.sha256.new"
-        mv "$input_path.sha256.new" "$input_path.sha256"
+# digest FILE: prints its sha256, which is kept beside it.
+digest() {
+    if [ ! -e "$1.sha256" ]; then
+        sha256sum < "$1" | cut -d ' ' -f 1 > "$1.new-sha256"
+        mv "$1.new-sha256" "$1.sha256"
     fi
-    cat "$input_path.sha256"
+    cat "$1.sha256"
 }

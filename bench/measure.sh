@@ -5,7 +5,8 @@
 # source. A way that fails writes nothing, and its words are shown.
 measure() {
     local start end wall cpu rss bytes
-    target_fresh
+    : > "$work/said"
+    target_fresh || { failed "$1"; return 1; }
     rm -f "$SCRATCH"
     # The source is in the page cache, and nothing else is being written.
     cat "$INPUT" > /dev/null

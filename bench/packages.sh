@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 exec scripts/packages.sh \
     /usr/bin/time:time \
-    /usr/bin/gzip:gzip \
+    /usr/bin/pigz:pigz \
     /usr/bin/xz:xz-utils \
     /usr/bin/zstd:zstd \
     /usr/bin/cmp:diffutils \

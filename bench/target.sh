@@ -21,10 +21,9 @@ target_open() {
 target_fresh() {
     if ! [ -b "$TARGET" ]; then
         rm -f "$TARGET"
-    # It says every time that what is there will be lost.
-    elif ! blkdiscard --force "$TARGET" 2>"$work/said"; then
-        cat "$work/said" >&2
-        return 1
+    else
+        # It says every time that what is there will be lost.
+        blkdiscard --force "$TARGET" 2>"$work/said"
     fi
 }
 

@@ -31,11 +31,12 @@ case $WAY in
     hcs-sha256) import --checksum "sha256:$SHA256" ;;
     hcs-16) import --connections 16 ;;
     # What CDI does at its best: all of the source to a scratch file, then
-    # qemu-img. Compressed files are decompressed as they come, by one thread.
+    # qemu-img. Compressed files are decompressed as they come, by one thread;
+    # pigz needs half of gzip's time for it.
     base)
         case $FORMAT in
             qcow2 | raw) fetch --output "$SCRATCH" ;;
-            gz) fetch | gzip --decompress --stdout > "$SCRATCH" ;;
+            gz) fetch | pigz --processes 1 --decompress --stdout > "$SCRATCH" ;;
             zst) fetch | zstd --quiet --decompress --stdout > "$SCRATCH" ;;
             xz) fetch | xz --decompress --threads=1 --stdout > "$SCRATCH" ;;
         esac
