@@ -8,7 +8,7 @@
 #                    result is compared byte by byte
 #   RUNS_XZ=3        the same for xz, whose peer takes minutes
 #   QEMU_IMG=...     another qemu-img
-#   HCS=...          an hcs that is built already
+#   HCS=...          an hcs that is built already; likewise DECODE and LINE
 #   TMPDIR           where the target's and the scratch files are: 16 GiB at
 #                    most; the inputs, 16 GiB, are kept in HCS_CACHE
 set -euo pipefail
@@ -34,6 +34,7 @@ place=()
 failures=()
 loopback_pid=
 cleanup() {
+    trap '' INT TERM
     serve_end
     serve_pid=$loopback_pid
     serve_end
@@ -42,14 +43,18 @@ cleanup() {
     rm -rf "$work"
 }
 trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 if [ -z "${HCS:-}" ]; then
-    cargo build --quiet --release --package hypercloud-cli --bin hcs
+    # In one go: alone, a package's dependencies are built another way.
+    cargo build --quiet --release --package hypercloud-cli --package hypercloud-bench --bins
     HCS=${CARGO_TARGET_DIR:-target}/release/hcs
+elif [ -z "${DECODE:-}" ]; then
+    cargo build --quiet --release --package hypercloud-bench --bins
 fi
-cargo build --quiet --release --package hypercloud-bench --bins
-DECODE=${CARGO_TARGET_DIR:-target}/release/decode
-LINE=${CARGO_TARGET_DIR:-target}/release/line
+DECODE=${DECODE:-${CARGO_TARGET_DIR:-target}/release/decode}
+LINE=${LINE:-${CARGO_TARGET_DIR:-target}/release/line}
 QEMU_IMG=${QEMU_IMG:-qemu-img}
 export HCS DECODE LINE QEMU_IMG
 
