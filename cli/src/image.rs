@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use hypercloud_transfer::{
     AddressPolicy, CancellationToken, Checkpoint, DiskFile, ImportRequest, Observer, Options,
-    Progress, Side, SourceFacts, SpacePolicy, TargetSpec, TransferError, import, probe,
+    Progress, ProxySettings, Side, SourceFacts, SpacePolicy, TargetSpec, TransferError, import,
+    probe,
 };
 
 use crate::arguments::{ImageCommand, ImportArguments, ProbeArguments};
 use crate::journal::Journal;
 use crate::report::Reporter;
-use crate::source::Misplaced;
+use crate::source::SourceUsage;
 
 /// Why a command did not get as far as the engine, or what that said.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +24,7 @@ pub(crate) enum Failure {
     NoFileName(String),
     /// An option does not go with the source.
     #[error(transparent)]
-    Misplaced(#[from] Misplaced),
+    Source(#[from] SourceUsage),
     /// Something is there, and may not be lost.
     #[error("{0} exists: name another file, or say --overwrite")]
     Exists(String),
@@ -35,7 +36,7 @@ pub(crate) enum Failure {
 impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::NoFileName(_) | Self::Misplaced(_) | Self::Exists(_) => 2,
+            Self::NoFileName(_) | Self::Source(_) | Self::Exists(_) => 2,
             Self::Transfer(error) => match error.side() {
                 Side::Cancelled => 1,
                 Side::Refused => 3,
@@ -48,7 +49,8 @@ impl Failure {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::NoFileName(_) => "InvalidTargetName",
-            Self::Misplaced(_) => "MisplacedOption",
+            Self::Source(SourceUsage::Misplaced { .. }) => "MisplacedOption",
+            Self::Source(SourceUsage::Certificates(..)) => "InvalidAuthorities",
             Self::Exists(_) => "TargetExists",
             Self::Transfer(error) => error.reason(),
         }
@@ -83,6 +85,7 @@ fn options() -> Options {
         address_policy: AddressPolicy::Any,
         space_policy: SpacePolicy::Sparse,
         keep_partial: false,
+        proxies: ProxySettings::from_environment(),
         ..Options::default()
     }
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hypercloud_transfer::{
-    HttpSource, ObjectStore, ObjectStoreCredentials, ObjectStoreSource, SourceSpec,
+    Header, HttpAccess, HttpSource, ObjectStore, ObjectStoreCredentials, ObjectStoreSource, Secret,
+    SourceSpec,
 };
 use url::Url;
 
@@ -14,8 +15,25 @@ pub(crate) struct SourceArguments {
     /// it is, or a path
     #[arg(value_parser = Named::parse)]
     source: Named,
+    /// Trust the authorities in this file of certificates (PEM) as well
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Send a header to the address's origin, written NAME: VALUE; may be
+    /// repeated
+    #[arg(long = "header", value_name = "HEADER", value_parser = header)]
+    headers: Vec<Header>,
     #[command(flatten)]
     store: StoreArguments,
+}
+
+fn header(text: &str) -> Result<Header, String> {
+    match text.split_once(':') {
+        Some((name, value)) => Ok(Header {
+            name: name.trim().to_owned(),
+            value: Secret::new(value.trim()),
+        }),
+        None => Err("a header is written NAME: VALUE".to_owned()),
+    }
 }
 
 /// Where objects are, for s3:// sources.
@@ -41,10 +59,19 @@ struct StoreArguments {
     anonymous: bool,
 }
 
-/// An option that the source has no use for.
+/// What is wrong with the options of a source.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} is for s3:// sources only")]
-pub(crate) struct Misplaced(&'static str);
+pub(crate) enum SourceUsage {
+    /// One that the source has no use for.
+    #[error("{option} is for {kind} sources only")]
+    Misplaced {
+        option: &'static str,
+        kind: &'static str,
+    },
+    /// A file of certificates that cannot be read.
+    #[error("reading the certificates in {0} failed: {1}")]
+    Certificates(String, std::io::Error),
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Named {
@@ -79,14 +106,29 @@ impl SourceArguments {
     /// The source that is meant.
     ///
     /// # Errors
-    /// [`Misplaced`] when there is an option that it has no use for.
-    pub(crate) fn spec(self) -> Result<SourceSpec, Misplaced> {
+    /// [`SourceUsage`] when there is an option that it has no use for, or one
+    /// that names nothing.
+    pub(crate) fn spec(self) -> Result<SourceSpec, SourceUsage> {
+        let is_remote = !matches!(self.source, Named::Path(_));
+        let is_http = matches!(self.source, Named::Address(_));
+        judge_use(self.ca.is_none() || is_remote, "--ca", "http, https and s3")?;
+        judge_use(
+            self.headers.is_empty() || is_http,
+            "--header",
+            "http and https",
+        )?;
+        let authorities = self.ca.map(certificates).transpose()?;
         let store = self.store;
         let (bucket, key) = match self.source {
             Named::Object { bucket, key } => (bucket, key),
             Named::Address(url) => {
                 store.judge_unused()?;
-                return Ok(SourceSpec::Http(HttpSource::open(url)));
+                let access = HttpAccess {
+                    basic: None,
+                    headers: self.headers,
+                    authorities,
+                };
+                return Ok(SourceSpec::Http(HttpSource { url, access }));
             }
             Named::Path(path) => {
                 store.judge_unused()?;
@@ -105,25 +147,36 @@ impl SourceArguments {
                 } else {
                     ObjectStoreCredentials::DefaultChain
                 },
-                authorities: None,
+                authorities,
             },
         }))
     }
 }
 
 impl StoreArguments {
-    fn judge_unused(&self) -> Result<(), Misplaced> {
+    fn judge_unused(&self) -> Result<(), SourceUsage> {
         let used = [
             (self.endpoint.is_some(), "--endpoint"),
             (self.region.is_some(), "--region"),
             (self.path_style, "--path-style"),
             (self.anonymous, "--anonymous"),
         ];
-        match used.into_iter().find(|(used, _)| *used) {
-            Some((_, name)) => Err(Misplaced(name)),
-            None => Ok(()),
-        }
+        used.into_iter()
+            .try_for_each(|(used, option)| judge_use(!used, option, "s3://"))
     }
+}
+
+fn judge_use(fits: bool, option: &'static str, kind: &'static str) -> Result<(), SourceUsage> {
+    if fits {
+        Ok(())
+    } else {
+        Err(SourceUsage::Misplaced { option, kind })
+    }
+}
+
+fn certificates(path: PathBuf) -> Result<String, SourceUsage> {
+    std::fs::read_to_string(&path)
+        .map_err(|error| SourceUsage::Certificates(path.display().to_string(), error))
 }
 
 #[cfg(test)]

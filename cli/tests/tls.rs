@@ -45,7 +45,7 @@ async fn serve() -> (u16, String) {
     (port, made.cert.pem())
 }
 
-async fn probe(port: u16, certificates: &Path) -> (i32, serde_json::Value) {
+async fn probe(port: u16, system: &Path, more: &[&str]) -> (i32, serde_json::Value) {
     let output = tokio::process::Command::new(env!("CARGO_BIN_EXE_hcs"))
         .args([
             "image",
@@ -54,7 +54,8 @@ async fn probe(port: u16, certificates: &Path) -> (i32, serde_json::Value) {
             "-o",
             "json",
         ])
-        .env("SSL_CERT_FILE", certificates)
+        .args(more)
+        .env("SSL_CERT_FILE", system)
         .env_remove("SSL_CERT_DIR")
         .output()
         .await
@@ -75,14 +76,25 @@ async fn a_certificate_is_judged_by_the_systems() {
         std::fs::write(&path, text).unwrap();
         path
     };
-    let (code, facts) = probe(port, &write("own.pem", &certificate)).await;
+    let own = write("own.pem", &certificate);
+    let (code, facts) = probe(port, &own, &[]).await;
     assert_eq!((code, &facts["virtualSize"]), (0, &1024.into()));
     for path in [write("stranger.pem", &stranger), write("empty.pem", "")] {
-        let (code, event) = probe(port, &path).await;
+        let (code, event) = probe(port, &path, &[]).await;
         assert_eq!(
             (code, &event["reason"]),
             (4, &"CertificateInvalid".into()),
             "{event}"
         );
+        // Unless the command is told to trust it.
+        let ca = own.to_str().unwrap();
+        let more = ["--ca", ca, "--header", "X-Token: word"];
+        let (code, facts) = probe(port, &path, &more).await;
+        assert_eq!((code, &facts["virtualSize"]), (0, &1024.into()), "{facts}");
     }
+    let (code, _) = probe(port, &own, &["--header", "X-Token: two\u{7f}words"]).await;
+    assert_ne!(code, 0);
+    let none = directory.path().join("none.pem");
+    let (code, event) = probe(port, &own, &["--ca", none.to_str().unwrap()]).await;
+    assert_eq!((code, &event["reason"]), (2, &"InvalidAuthorities".into()));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use hypercloud_transfer::{AddressPolicy, Options};
+use hypercloud_transfer::{AddressPolicy, Options, ProxySettings};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -66,6 +66,7 @@ async fn serve(options: ServeOptions) -> anyhow::Result<()> {
             AddressPolicy::PublicAndPrivate
         },
         progress_interval: PROGRESS_EVERY,
+        proxies: ProxySettings::from_environment(),
         ..Options::default()
     }));
     let volumes = Arc::new(KubeletVolumes::new(&options.kubelet_root, VOLUME_PATIENCE));

@@ -170,13 +170,14 @@ async fn prepare(request: &ImportRequest, options: &Options) -> Result<Prepared,
     let (source, opened, judged, budget) = match Packing::detect(&opened.head) {
         None => {
             let judged = judge(spec, &opened)?;
+            let source = match tap(request) {
+                Some(tap) => source.tapped(tap),
+                None => source,
+            };
             (source, opened, judged, options.memory_budget)
         }
         Some(packing) => {
-            let tap = request
-                .checksum
-                .as_ref()
-                .map(|checksum| Arc::new(Tap::new(checksum.algorithm(), None)));
+            let tap = tap(request);
             match unpacked::open(source, &opened, packing, location(spec), options, tap).await? {
                 Inside::Image(source, inner) => {
                     let judged = judge_inside(spec, &inner, &opened, packing)?;
@@ -218,6 +219,12 @@ async fn prepare(request: &ImportRequest, options: &Options) -> Result<Prepared,
         plan,
         memory,
     })
+}
+
+/// A digest from the beginning, where the request asks for one.
+fn tap(request: &ImportRequest) -> Option<Arc<Tap>> {
+    let checksum = request.checksum.as_ref()?;
+    Some(Arc::new(Tap::new(checksum.algorithm(), None)))
 }
 
 async fn read_l1(
@@ -305,7 +312,9 @@ pub(crate) async fn import(
     });
     let before = resume.map_or(Progress::default(), |checkpoint| checkpoint.progress);
     let packed = source.packed().cloned();
-    let tap = packed.as_ref().map_or(tap, |packed| packed.tap().cloned());
+    // A stream feeds its own.
+    let fed = source.tap().cloned();
+    let tap = fed.clone().or(tap);
     let mut pipeline = Pipeline {
         source: Arc::new(source),
         plan: Arc::new(plan),
@@ -315,8 +324,7 @@ pub(crate) async fn import(
         observer: Arc::clone(&observer),
         options: options.clone(),
         mark: resumable.then(|| mark(facts.clone(), needs.size, target.identity, tap.clone())),
-        // What is packed feeds it itself.
-        tap: tap.clone().filter(|_| packed.is_none()),
+        tap: tap.clone().filter(|_| fed.is_none()),
     };
     let mut result = pipeline.run(start, before, &cancel).await;
     if let Err(TransferError::Source(SourceError::RangesRequired(_))) = &result

@@ -23,6 +23,7 @@ use bytes::Bytes;
 use hypercloud_disk::Extent;
 
 use crate::buffer::Buffer;
+use crate::digest::Tap;
 use crate::error::SourceError;
 use crate::object_store::Signer;
 use crate::options::Options;
@@ -156,10 +157,29 @@ impl Source {
         }
     }
 
-    /// Reads what is left of a packed source, which is checked at its end.
+    /// Has a stream take the digest of what it reads. Before the first read.
+    pub(crate) fn tapped(self, tap: Arc<Tap>) -> Self {
+        match self {
+            Self::Stream(stream) => Self::Stream(Box::new(stream.tapped(tap))),
+            other => other,
+        }
+    }
+
+    /// Who takes the digest of what is read, where the source sees to that
+    /// itself.
+    pub(crate) fn tap(&self) -> Option<&Arc<Tap>> {
+        match (self, self.packed()) {
+            (_, Some(packed)) => packed.tap(),
+            (Self::Stream(stream), None) => stream.origin().tap(),
+            (Self::File(_) | Self::Http(_), None) => None,
+        }
+    }
+
+    /// Reads what is left of a source that has something to say of the whole:
+    /// a packed one is checked at its end, and so is a digest.
     pub(crate) async fn drain(&self) -> Result<(), SourceError> {
         match self {
-            Self::Stream(stream) if self.packed().is_some() => {
+            Self::Stream(stream) if self.packed().is_some() || self.tap().is_some() => {
                 stream.drain(Buffer::fixed(0)).wait().await.map(|_| ())
             }
             _ => Ok(()),
@@ -171,7 +191,7 @@ impl Source {
         match self {
             Self::Stream(stream) => match stream.origin() {
                 stream::Origin::Packed(packed) => Some(packed),
-                stream::Origin::Http(_) => None,
+                stream::Origin::Http(..) => None,
             },
             Self::File(_) | Self::Http(_) => None,
         }

@@ -40,7 +40,16 @@ pub fn another(status: Option<&VirtualMachineImageStatus>, failure: TryFailure) 
 }
 
 /// Reasons of a source that does not let in.
-const REJECTIONS: [&str; 2] = ["Forbidden", "Unauthorized"];
+const REJECTIONS: [&str; 8] = [
+    "AccessDenied",
+    "CredentialsRequired",
+    "Forbidden",
+    "InvalidToken",
+    "KeysExpired",
+    "SignatureDoesNotMatch",
+    "Unauthorized",
+    "UnknownAccessKey",
+];
 
 /// The verdict on a probe that failed. Where the `secrets` that went with it
 /// were not accepted, another one may be: it is waited for, because asking

@@ -12,6 +12,8 @@
 
 mod origin;
 
+use std::sync::Arc;
+
 use bytes::{Buf, Bytes};
 use hypercloud_disk::Extent;
 use tokio::sync::{mpsc, oneshot};
@@ -23,6 +25,7 @@ use super::http::{Failure, HttpReader};
 use super::retry::Retry;
 use super::unpack::{Packed, Part, Plain};
 use crate::buffer::Buffer;
+use crate::digest::Tap;
 use crate::error::SourceError;
 use crate::options::Options;
 
@@ -86,12 +89,24 @@ impl StreamReader {
     /// A file on a server without ranges.
     pub(super) fn new(reader: HttpReader) -> Self {
         let options = reader.options().clone();
-        Self::start(Origin::Http(reader), options, 0, None)
+        Self::start(Origin::Http(reader, None), options, 0, None)
+    }
+
+    /// The same, before anything was read of it, with its bytes' digest taken
+    /// as they go by.
+    pub(super) fn tapped(self, tap: Arc<Tap>) -> Self {
+        match self.origin.clone() {
+            Origin::Http(reader, _) => {
+                let origin = Origin::Http(reader, Some(tap));
+                Self::start(origin, self.options.clone(), 0, None)
+            }
+            Origin::Packed(_) => self,
+        }
     }
 
     /// What is packed in another source, of which `first` was read already.
     pub(super) fn unpacked(
-        packed: std::sync::Arc<Packed>,
+        packed: Arc<Packed>,
         options: Options,
         first: Option<Part>,
         rest: Plain,
@@ -263,6 +278,9 @@ impl Stream {
             }
         }
         let part = self.pending.split_to(limit.min(self.pending.len()));
+        if let Some(tap) = self.origin.tap() {
+            tap.feed(self.position, &part);
+        }
         self.position += part.len() as u64;
         self.keep(&part);
         Ok(part)

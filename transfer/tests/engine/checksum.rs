@@ -67,6 +67,9 @@ async fn the_digest_is_of_the_sources_bytes_whatever_their_layout() {
         let image = qcow2(&source, "image.qcow2", arguments);
         let content = std::fs::read(&image).unwrap();
         check(local(&image), &content, &bytes, what).await;
+        let whole = content.clone();
+        let server = Server::start(move |_| Reply::whole(&whole).header("ETag", "\"v1\"")).await;
+        check(http(&server.url("/image")), &content, &bytes, what).await;
         let served = content.clone();
         let server = Server::start(move |request| Reply::tagged(request, &served)).await;
         let url = server.url("/image");
@@ -90,4 +93,7 @@ async fn what_lies_behind_the_image_counts() {
     content.extend(disk(53, 5_000_001));
     std::fs::write(&image, &content).unwrap();
     check(local(&image), &content, &bytes, "with a tail").await;
+    let whole = content.clone();
+    let server = Server::start(move |_| Reply::whole(&whole)).await;
+    check(http(&server.url("/image")), &content, &bytes, "a stream").await;
 }

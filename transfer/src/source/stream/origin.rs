@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hypercloud_disk::Refusal;
 
+use crate::digest::Tap;
 use crate::error::SourceError;
 use crate::source::http::{Body, Failure, HttpReader};
 use crate::source::unpack::{Packed, Plain};
@@ -12,8 +13,8 @@ use crate::source::unpack::{Packed, Plain};
 /// What can be read from its beginning.
 #[derive(Clone)]
 pub(crate) enum Origin {
-    /// A file on a server without ranges.
-    Http(HttpReader),
+    /// A file on a server without ranges, and who takes its digest.
+    Http(HttpReader, Option<Arc<Tap>>),
     /// What is packed in another source.
     Packed(Arc<Packed>),
 }
@@ -27,22 +28,31 @@ pub(super) enum Flow {
 impl Origin {
     pub(super) async fn begin(&self) -> Result<Flow, Failure> {
         match self {
-            Self::Http(reader) => Ok(Flow::Http(Box::new(reader.begin().await?))),
+            Self::Http(reader, _) => Ok(Flow::Http(Box::new(reader.begin().await?))),
             Self::Packed(packed) => Ok(Flow::Packed(packed.begin())),
+        }
+    }
+
+    /// Who takes the digest of the bytes that go by, where that is not the
+    /// business of who unpacks them.
+    pub(crate) fn tap(&self) -> Option<&Arc<Tap>> {
+        match self {
+            Self::Http(_, tap) => tap.as_ref(),
+            Self::Packed(_) => None,
         }
     }
 
     /// Its address as it may be shown.
     pub(super) fn shown(&self) -> String {
         match self {
-            Self::Http(reader) => reader.shown(),
+            Self::Http(reader, _) => reader.shown(),
             Self::Packed(packed) => packed.shown().to_owned(),
         }
     }
 
     pub(super) fn received(&self) -> u64 {
         match self {
-            Self::Http(reader) => reader.received(),
+            Self::Http(reader, _) => reader.received(),
             Self::Packed(packed) => packed.received(),
         }
     }
@@ -50,7 +60,7 @@ impl Origin {
     /// Whether a second pass is known to give the same bytes as the first.
     pub(super) fn is_repeatable(&self) -> bool {
         match self {
-            Self::Http(reader) => reader.has_validator(),
+            Self::Http(reader, _) => reader.has_validator(),
             Self::Packed(packed) => packed.has_validator(),
         }
     }
@@ -58,14 +68,14 @@ impl Origin {
     /// Whether a pass that broke is worth another: what is packed is fetched
     /// in parts, each of which was tried again already.
     pub(super) fn is_worth_another_try(&self) -> bool {
-        matches!(self, Self::Http(_))
+        matches!(self, Self::Http(..))
     }
 
     /// Whether the end of a pass is the end of the source, no length having
     /// been told that it could be held against.
     pub(super) fn has_open_end(&self) -> bool {
         match self {
-            Self::Http(reader) => reader.size().is_none(),
+            Self::Http(reader, _) => reader.size().is_none(),
             Self::Packed(_) => false,
         }
     }
@@ -73,7 +83,7 @@ impl Origin {
     /// What it means that nothing comes behind `position`.
     pub(super) fn ended(&self, position: u64) -> SourceError {
         match self {
-            Self::Http(reader) => SourceError::WrongLength {
+            Self::Http(reader, _) => SourceError::WrongLength {
                 location: reader.shown(),
                 expected: position + 1,
                 received: position,
