@@ -64,19 +64,16 @@ fn missing(root: &Path) -> Vec<&'static str> {
     missing
 }
 
-/// Releases differ in `/bin`, `/usr/bin` and `/usr/sbin`.
+/// Releases differ in where programs are: `/bin`, `/usr/bin`, `/usr/sbin`.
+/// What is no program is where it is: a plug-in may share a program's name.
 fn exists_in(root: &Path, file: &str) -> bool {
-    let name = file.rsplit('/').next().unwrap_or(file);
-    let places = [
-        file.to_owned(),
-        format!("/usr/bin/{name}"),
-        format!("/usr/sbin/{name}"),
-        format!("/bin/{name}"),
-        format!("/sbin/{name}"),
-    ];
-    places
-        .iter()
-        .any(|place| root.join(place.trim_start_matches('/')).exists())
+    let exists = |folder: &str, name: &str| root.join(folder).join(name).exists();
+    match file.rsplit_once('/') {
+        Some(("/usr/bin" | "/usr/sbin", name)) => ["usr/bin", "usr/sbin", "bin", "sbin"]
+            .iter()
+            .any(|folder| exists(folder, name)),
+        _ => root.join(file.trim_start_matches('/')).exists(),
+    }
 }
 
 fn is_debian_like(release: &str) -> bool {
@@ -99,10 +96,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir_all(root.path().join("usr/sbin")).unwrap();
         fs::write(root.path().join("usr/sbin/nsenter"), "").unwrap();
+        // A program, and not the plug-in of that name.
+        fs::write(root.path().join("usr/sbin/bridge"), "").unwrap();
         let missing = missing(root.path());
         assert_eq!(missing.iter().filter(|name| **name == "mount").count(), 1);
         assert!(missing.contains(&"util-linux"));
         assert!(missing.contains(&"containerd"));
+        assert!(missing.contains(&"containernetworking-plugins"));
     }
 
     #[test]
