@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use hypercloud_transfer::Checkpoint;
@@ -25,11 +26,30 @@ fn state_folder() -> PathBuf {
     folder.join("hypercloud-storage/imports")
 }
 
+/// What tells a block device from another that had its name before: its
+/// sequence number of this boot. Nothing for a file, whose inode is enough.
+fn incarnation(target: &Path) -> io::Result<String> {
+    let metadata = match fs::metadata(target) {
+        Ok(metadata) if metadata.file_type().is_block_device() => metadata,
+        _ => return Ok(String::new()),
+    };
+    let number = metadata.rdev();
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let sequence = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/diskseq"))
+        // A partition has its disk's.
+        .or_else(|_| fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/../diskseq")))?;
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(format!("{sequence}{boot}"))
+}
+
 impl Journal {
     /// The journal of a target.
     pub(crate) fn of(target: &Path) -> io::Result<Self> {
         let target = std::path::absolute(target)?;
-        let digest = Sha256::digest(target.as_os_str().as_encoded_bytes());
+        let digest = Sha256::new()
+            .chain_update(target.as_os_str().as_encoded_bytes())
+            .chain_update(incarnation(&target)?)
+            .finalize();
         let name: String = digest
             .iter()
             .take(16)

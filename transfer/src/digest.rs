@@ -148,8 +148,12 @@ impl Tap {
                 early.insert(place.start, Stretch { length, bytes });
             }
         }
-        // One thread computes. One that finds it at work leaves; so it looks
-        // once more when it is done.
+        self.settle();
+    }
+
+    /// Takes in what is ready. One thread computes; one that finds another at
+    /// it leaves. So whoever has held the lock looks once more behind it.
+    fn settle(&self) {
         while self.has_ready() {
             let Some(mut taken) = self.taken.try_lock() else {
                 return;
@@ -189,16 +193,21 @@ impl Tap {
 
     /// How far it is.
     pub(crate) fn mark(&self) -> DigestMark {
-        let taken = self.taken.lock();
-        DigestMark {
-            algorithm: taken.hasher.algorithm(),
-            position: taken.position,
-            state: taken.hasher.state(),
-        }
+        let mark = {
+            let taken = self.taken.lock();
+            DigestMark {
+                algorithm: taken.hasher.algorithm(),
+                position: taken.position,
+                state: taken.hasher.state(),
+            }
+        };
+        self.settle();
+        mark
     }
 
     /// The digest of all that was taken in.
     pub(crate) fn checksum(&self) -> Option<Checksum> {
+        self.settle();
         let taken = self.taken.lock();
         Checksum::new(taken.hasher.algorithm(), taken.hasher.finish())
     }

@@ -346,6 +346,7 @@ pub(crate) async fn import(
             tap.as_ref(),
             request.checksum.as_ref(),
             &*observer,
+            &cancel,
         )
         .await
         .map(|()| progress),
@@ -399,9 +400,14 @@ async fn verify(
     tap: Option<&Arc<Tap>>,
     expected: Option<&Checksum>,
     observer: &dyn Observer,
+    cancel: &CancellationToken,
 ) -> Result<(), TransferError> {
     observer.verifying();
-    source.drain().await?;
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => return Err(TransferError::Cancelled),
+        drained = source.drain() => drained?,
+    }
     source.judge_unchanged().await?;
     let found = tap.and_then(|tap| tap.checksum());
     if let (Some(expected), Some(found)) = (expected, found)

@@ -321,7 +321,8 @@ impl Pipeline {
     /// Begins a checkpoint when one is due.
     fn save(&self, run: &mut Run, items: &Items) {
         let written = run.written.load(Ordering::Relaxed);
-        let due = written - run.flushing_at >= self.interval();
+        // Also when nothing may begin before a flush: nothing else would ask.
+        let due = written - run.flushing_at >= self.interval() || self.is_behind(run);
         let wanted = self.mark.is_some() || self.disk.is_cached();
         if !due || !wanted || run.saving.is_some() {
             return;

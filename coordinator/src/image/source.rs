@@ -72,6 +72,15 @@ pub struct WantedObject {
 
 /// The source that `source` names.
 pub fn wanted(source: &ImageSource) -> Result<WantedSource, Invalid> {
+    let object = source.object_store.as_ref();
+    let claim = object.and_then(|object| object.object_bucket_claim.as_ref());
+    let names = source.secret_ref.iter().map(|secret| &secret.name);
+    names
+        .chain(source.secret_headers.iter().map(|secret| &secret.name))
+        .chain(source.ca_config_map.iter().map(|map| &map.name))
+        .chain(&source.cert_config_map)
+        .chain(claim.map(|claim| &claim.name))
+        .try_for_each(|name| judge_name(name))?;
     let place = match (&source.http, &source.object_store) {
         (Some(url), None) => web(source, url)?,
         (None, Some(object)) => WantedPlace::Object(store(object)?),
@@ -124,6 +133,25 @@ fn store(object: &ObjectStoreSource) -> Result<WantedObject, Invalid> {
     })
 }
 
+/// Refuses what cannot be an object's name: it becomes part of a path to the
+/// API server.
+fn judge_name(name: &str) -> Result<(), Invalid> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_name = name.len() <= 253
+        && name.chars().all(plain)
+        && name.starts_with(edge)
+        && name.ends_with(edge)
+        && !name.contains("..");
+    if is_name {
+        Ok(())
+    } else {
+        Err(Invalid::ReferenceName {
+            name: name.to_owned(),
+        })
+    }
+}
+
 /// Refuses what is no address of a web server.
 fn address(field: &'static str, text: &str) -> Result<(), Invalid> {
     let url = Url::parse(text).map_err(|error| Invalid::SourceUrl {
@@ -136,6 +164,13 @@ fn address(field: &'static str, text: &str) -> Result<(), Invalid> {
             problem: format!("its scheme is {}", url.scheme()),
         });
     }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Invalid::SourceUrl {
+            field,
+            problem: "it holds credentials, which belong into a Secret: see source.secretRef"
+                .to_owned(),
+        });
+    }
     Ok(())
 }
 
@@ -144,4 +179,38 @@ pub fn is_reserved(name: &str) -> bool {
     RESERVED_HEADERS
         .iter()
         .any(|reserved| reserved.eq_ignore_ascii_case(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_is_a_name_and_no_path() {
+        assert_eq!(judge_name("web-access.v1"), Ok(()));
+        for name in [
+            "",
+            "my secret",
+            "../../kube-system/secrets/x",
+            "a/b",
+            "-a",
+            "a..b",
+            "A",
+        ] {
+            assert!(judge_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_holds_no_credentials() {
+        assert_eq!(address("http", "https://a.example/x"), Ok(()));
+        for text in [
+            "https://me:word@a.example/x",
+            "https://me@a.example/",
+            "ftp://a.example/",
+        ] {
+            let error = address("http", text).unwrap_err().to_string();
+            assert!(!error.contains("word"), "{error}");
+        }
+    }
 }

@@ -50,6 +50,14 @@ pub enum Invalid {
         /// Its name.
         name: String,
     },
+    /// The name of a Secret or ConfigMap is none.
+    #[error(
+        "source names a Secret, ConfigMap or ObjectBucketClaim {name:?}, which cannot be a name"
+    )]
+    ReferenceName {
+        /// What was named.
+        name: String,
+    },
     /// The checksum is not one.
     #[error("source.checksum is neither sha256: and 64, nor sha512: and 128 hexadecimal digits")]
     Checksum,
@@ -69,6 +77,7 @@ impl Invalid {
             | Self::BucketMissing
             | Self::SourceUrl { .. }
             | Self::Header { .. }
+            | Self::ReferenceName { .. }
             | Self::Checksum => "SourceInvalid",
             Self::Storage { .. } => "StorageInvalid",
         }

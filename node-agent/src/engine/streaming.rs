@@ -7,6 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hypercloud_transfer as transfer;
@@ -23,6 +24,10 @@ const DISK_NAME: &str = "disk.img";
 const DISK_OWNER: (u32, u32) = (107, 107);
 /// Its permissions.
 const DISK_MODE: u32 = 0o660;
+
+/// How long a packed disk is read through for its size. Well below the limit
+/// of a probe, which goes on without.
+const MEASURING: Duration = Duration::from_secs(30);
 
 /// Moves bytes with the transfer crate.
 #[derive(Debug, Clone)]
@@ -41,7 +46,19 @@ impl StreamingEngine {
 impl Engine for StreamingEngine {
     async fn probe(&self, source: &Source, access: &Access) -> Result<Facts, Failure> {
         let source = source_spec(source.clone(), access.clone());
-        let probed = transfer::probe(&source, &self.options).await;
+        let measured = transfer::probe(&source, &self.options);
+        let probed = match tokio::time::timeout(MEASURING, measured).await {
+            Ok(probed) => probed,
+            // What takes long is likely a packed disk whose end is far off:
+            // then its size is not told.
+            Err(_) => {
+                let options = transfer::Options {
+                    measure: false,
+                    ..self.options.clone()
+                };
+                transfer::probe(&source, &options).await
+            }
+        };
         probed.map(facts_of).map_err(|error| failure_of(&error))
     }
 

@@ -22,8 +22,9 @@ use crate::node::Node;
 
 /// Longest time that a look at a source may take.
 const PROBE_LIMIT: Duration = Duration::from_secs(60);
-/// Looks at sources that may go on at the same time.
-const PROBES: usize = 8;
+/// Looks at sources that may go on at the same time: each may take as much
+/// memory as a job, for what a source is packed in.
+const PROBES: usize = 4;
 
 /// Answers the coordinator. Clones are the same agent.
 #[derive(Clone)]

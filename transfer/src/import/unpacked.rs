@@ -156,7 +156,11 @@ impl Disk {
                 };
                 sequential.run(&cancel).await
             }
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                // Who unpacks waits for somebody to take it.
+                drop((first, rest));
+                Err(error.into())
+            }
         };
         let result = match result {
             Ok(progress) => {
@@ -166,6 +170,7 @@ impl Disk {
                     request.checksum.as_ref(),
                     &*observer,
                     progress,
+                    &cancel,
                 )
                 .await
             }
@@ -190,8 +195,10 @@ async fn complete_size(
     expected: Option<&Checksum>,
     observer: &dyn Observer,
     progress: Progress,
+    cancel: &CancellationToken,
 ) -> Result<Progress, TransferError> {
     target.set_size(progress.total)?;
-    verify(packed.source(), target, packed.tap(), expected, observer).await?;
+    let tap = packed.tap();
+    verify(packed.source(), target, tap, expected, observer, cancel).await?;
     Ok(progress)
 }

@@ -35,6 +35,8 @@ mod zeroing {
 const PUNCH_PART: u64 = 1 << 30;
 const ZERO_PART: u64 = 64 << 20;
 const WRITE_PART: usize = 1 << 20;
+/// What any device's blocks are aligned to.
+const ALIGNED: u64 = 4096;
 
 /// What a new disk reads as before anything is written to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +156,11 @@ impl Disk {
         flags: FallocateFlags,
         next: u8,
     ) -> Result<u64, TargetError> {
-        let length = rest.length.min(part);
+        let mut length = rest.length.min(part);
+        if rest.start.is_multiple_of(ALIGNED) && length > ALIGNED {
+            // The end may not be; it is met by itself.
+            length -= length % ALIGNED;
+        }
         match rustix::fs::fallocate(&self.file, flags, rest.start, length) {
             Ok(()) => Ok(length),
             Err(Errno::INTR) => Ok(0),
@@ -162,8 +168,11 @@ impl Disk {
                 self.zeroing.fetch_max(next, Ordering::Relaxed);
                 Ok(0)
             }
-            // Not aligned to the device's blocks: only here.
-            Err(Errno::INVAL) => self.write_zeros(rest),
+            // Not aligned to the device's blocks: only up to where it is.
+            Err(Errno::INVAL) => {
+                let end = (rest.start + 1).next_multiple_of(ALIGNED);
+                self.write_zeros(Extent::between(rest.start, end.min(rest.end())))
+            }
             Err(error) => Err(write_error(&self.path, rest.start, error.into())),
         }
     }

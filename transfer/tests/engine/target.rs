@@ -214,3 +214,24 @@ async fn a_preallocated_device_keeps_its_room() {
         std::fs::remove_file(backing).unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_cached_target_is_flushed_however_large_the_source() {
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = disk(45, (40 << 20) + 512);
+    let source = raw(directory.path(), "source.raw", &bytes);
+    // Blocks of 4 KiB and an end that is none of them: no direct writes.
+    let Some(device) = LoopDevice::new(directory.path(), 48 << 20, 4096) else {
+        return;
+    };
+    let target = TargetSpec::BlockDevice(device.path().into());
+    // A part of the source is more than may stay unflushed.
+    let options = Options {
+        checkpoint_interval: 64 << 10,
+        ..options()
+    };
+    run(local(&source), target, &options).await.unwrap();
+    let mut expected = bytes;
+    expected.resize(48 << 20, 0);
+    assert_same(&device.read(48 << 20), &expected, "cached");
+}

@@ -147,7 +147,8 @@ pub(super) fn judge_first(url: &Url, response: &Response) -> Result<Option<Told>
     let (size, coming, ranges) = match (response.status(), range) {
         (StatusCode::OK, _) => (length, length, false),
         (StatusCode::PARTIAL_CONTENT, Some((Some(part), whole))) if part.start == 0 => {
-            (whole, Some(part.length), true)
+            // Parts of a whole of unknown length have no end to ask up to.
+            (whole, Some(part.length), whole.is_some())
         }
         (StatusCode::PARTIAL_CONTENT, _) => {
             return Err(SourceError::WrongRange(shown(url)).into());
@@ -244,7 +245,7 @@ pub(super) fn judge_whole(
     }
     let length: Option<u64> =
         header(response, CONTENT_LENGTH).and_then(|length| length.parse().ok());
-    if length != size {
+    if length.is_some() && size.is_some() && length != size {
         return Err(SourceError::SourceChanged(shown(url)).into());
     }
     Ok(())

@@ -186,6 +186,9 @@ impl Packed {
         workers: usize,
     ) -> Option<BlockReader> {
         let memory = self.shares.codec as u64;
+        // Each holds a plain part while it waits for packed bytes: if there
+        // were more of them than parts, they could wait for each other.
+        let workers = workers.min(self.shares.plain / PART);
         let at_once = blocks.at_once(workers, memory)?;
         Some(BlockReader {
             packed: Arc::clone(self),
