@@ -6,7 +6,7 @@ use anyhow::Context;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, LogParams};
 
 use crate::cluster::{Cluster, SYSTEM_NAMESPACE};
 use crate::wait::{Seen, until};
@@ -31,6 +31,20 @@ pub async fn pods(cluster: &Cluster, component: &str) -> anyhow::Result<Vec<Pod>
         .list(&ListParams::default().labels(&selector))
         .await?
         .items)
+}
+
+/// Everything that the system's pods have logged.
+pub async fn logs(cluster: &Cluster) -> anyhow::Result<String> {
+    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
+    let mut all = String::new();
+    for component in ["coordinator", "node-agent"] {
+        for pod in pods(cluster, component).await? {
+            // One that another test has just killed has none.
+            let logged = api.logs(&pod.name_any(), &LogParams::default()).await;
+            all += &logged.unwrap_or_default();
+        }
+    }
+    Ok(all)
 }
 
 /// Who leads.

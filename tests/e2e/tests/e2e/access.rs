@@ -6,9 +6,6 @@ use e2e::disk::{self, Disk, Recipe};
 use e2e::source::{Guard, Server, stage};
 use e2e::{access, image, reader, system};
 use hypercloud_api::VirtualMachineImage;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use kube::api::{Api, LogParams};
 use serde_json::json;
 
 const MIB: u64 = 1 << 20;
@@ -22,20 +19,6 @@ fn small() -> anyhow::Result<Disk> {
         convert: disk::ZLIB,
     }
     .make()
-}
-
-/// Everything that the system's pods have logged.
-async fn logs(cluster: &Cluster) -> anyhow::Result<String> {
-    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), e2e::cluster::SYSTEM_NAMESPACE);
-    let mut all = String::new();
-    for component in ["coordinator", "node-agent"] {
-        for pod in system::pods(cluster, component).await? {
-            // One that another test has just killed has none.
-            let logged = api.logs(&pod.name_any(), &LogParams::default()).await;
-            all += &logged.unwrap_or_default();
-        }
-    }
-    Ok(all)
 }
 
 #[tokio::test]
@@ -89,7 +72,7 @@ async fn a_guarded_source_is_reached_by_secrets_and_certificates() -> anyhow::Re
     let sha256 = reader::block_sha256(&scope, &claim, disk.virtual_size).await?;
     assert_eq!(sha256, disk.sha256);
 
-    let told = serde_json::to_string(&image)? + &logs(&cluster).await?;
+    let told = serde_json::to_string(&image)? + &system::logs(&cluster).await?;
     for secret in [PASSWORD, TOKEN] {
         assert!(!told.contains(secret), "a secret stands in status or log");
     }

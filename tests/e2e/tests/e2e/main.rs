@@ -7,5 +7,11 @@ mod arrival;
 mod deletion;
 mod documents;
 mod interruption;
+mod object_store;
 mod privilege;
 mod refusal;
+
+// The same object store that the engine is tested with.
+#[allow(dead_code, clippy::unwrap_used)]
+#[path = "../../../../transfer/tests/engine/store.rs"]
+mod store;
