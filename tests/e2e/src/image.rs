@@ -35,15 +35,22 @@ pub async fn from(
     source: Value,
     mode: &str,
 ) -> anyhow::Result<VirtualMachineImage> {
+    let spec = json!({
+        "storageClassName": crate::system::storage_class(),
+        "source": source,
+        "pvc": {"volumeMode": mode}
+    });
+    of(scope, name, spec).await
+}
+
+/// Applies an image called `name` of the specification `spec`, as it stands
+/// in a resource.
+pub async fn of(scope: &Scope, name: &str, spec: Value) -> anyhow::Result<VirtualMachineImage> {
     let image = serde_json::from_value(json!({
         "apiVersion": "hypercloud.tmaxanc.com/v1alpha1",
         "kind": "VirtualMachineImage",
         "metadata": {"name": name},
-        "spec": {
-            "storageClassName": crate::system::storage_class(),
-            "source": source,
-            "pvc": {"volumeMode": mode}
-        }
+        "spec": spec
     }))?;
     Ok(scope
         .api::<VirtualMachineImage>()

@@ -31,6 +31,13 @@ pub async fn file_sha256(scope: &Scope, claim: &str) -> anyhow::Result<(String, 
     Ok((first_word(&output)?, stat))
 }
 
+/// Bytes that `disk.img` takes on the file system behind `claim`.
+pub async fn file_room(scope: &Scope, claim: &str) -> anyhow::Result<u64> {
+    let script = "echo $(( $(stat -c '%b * %B' /volume/disk.img) ))";
+    let output = run(scope, claim, "Filesystem", script).await?;
+    Ok(first_word(&output)?.parse()?)
+}
+
 fn first_word(text: &str) -> anyhow::Result<String> {
     text.split_whitespace()
         .next()

@@ -8,6 +8,8 @@ mod deletion;
 mod documents;
 mod interruption;
 mod object_store;
+mod packed;
+mod preallocation;
 mod privilege;
 mod refusal;
 
