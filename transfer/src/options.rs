@@ -84,7 +84,7 @@ impl Default for Options {
             retries: 8,
             backoff_initial: Duration::from_millis(200),
             backoff_limit: Duration::from_secs(20),
-            checkpoint_interval: 32 << 20,
+            checkpoint_interval: 16 << 20,
             progress_interval: Duration::from_millis(500),
             space_policy: SpacePolicy::default(),
             measure: true,

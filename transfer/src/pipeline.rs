@@ -151,7 +151,9 @@ impl Pipeline {
         ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let most = self.source.reads(&self.options) + decoding;
-            let room = run.tasks.len() < most && !self.is_behind(run);
+            // One slow stretch must not let the others run far ahead of what
+            // a checkpoint can count.
+            let room = run.tasks.len() < most && run.ledger.ahead() < most && !self.is_behind(run);
             let next = items.next();
             if let (Next::Zeros(position), true) = (&next, room) {
                 self.zero(run, &items, *position);

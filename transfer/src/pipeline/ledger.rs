@@ -50,6 +50,15 @@ impl Ledger {
         }
     }
 
+    /// Items begun that a checkpoint does not count: the first that is not
+    /// done, and all behind it.
+    pub(super) fn ahead(&self) -> usize {
+        let Some(first) = self.under_way.first() else {
+            return 0;
+        };
+        self.under_way.len() + self.early.range(first..).count()
+    }
+
     /// Bytes of the disk settled in all.
     pub(super) fn done(&self) -> u64 {
         self.done
@@ -98,6 +107,7 @@ mod tests {
         ledger.finish(at(0, 2), 20);
         assert_eq!(ledger.settled(at(1, 0)), (at(0, 0), 0));
         assert_eq!(ledger.done(), 30);
+        assert_eq!(ledger.ahead(), 4);
         ledger.finish(at(0, 0), 5);
         assert_eq!(ledger.settled(at(1, 0)), (at(0, 3), 35));
         assert_eq!(ledger.settled_to_first_gap(), (at(0, 3), 35));
