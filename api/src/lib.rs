@@ -7,11 +7,17 @@
 //! runtime or a clock: every time comes in as an argument.
 
 pub mod conditions;
+mod copy_status;
 pub mod names;
 pub mod quantity;
 mod virtual_machine_image;
+mod virtual_machine_pvc;
+mod virtual_machine_volume_rollback;
 
+pub use copy_status::*;
 pub use virtual_machine_image::*;
+pub use virtual_machine_pvc::*;
+pub use virtual_machine_volume_rollback::*;
 
 /// API group of every resource of this project.
 pub const GROUP: &str = "hypercloud.tmaxanc.com";
@@ -24,5 +30,9 @@ pub fn custom_resource_definitions()
 -> Vec<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition>
 {
     use kube::CustomResourceExt;
-    vec![VirtualMachineImage::crd()]
+    vec![
+        VirtualMachineImage::crd(),
+        VirtualMachinePvc::crd(),
+        VirtualMachineVolumeRollback::crd(),
+    ]
 }

@@ -22,6 +22,22 @@ pub const LABEL_ROLE: &str = "hypercloud.tmaxanc.com/role";
 pub const ROLE_IMAGE: &str = "image";
 /// Role of a pod that keeps a claim attached to a node.
 pub const ROLE_HOLDER: &str = "holder";
+/// Role of a disk's claim.
+pub const ROLE_DISK: &str = "disk";
+/// Role of a claim that is filled before its volume changes hands.
+pub const ROLE_PRIME: &str = "prime";
+/// Role of a claim that a snapshot is restored to for a rollback.
+pub const ROLE_RESTORED: &str = "restored";
+/// Label with the UID of the `VirtualMachinePvc` that an object belongs to.
+pub const LABEL_DISK_UID: &str = "hypercloud.tmaxanc.com/disk-uid";
+/// Label with the UID of the `VirtualMachineVolumeRollback` that an object
+/// belongs to.
+pub const LABEL_ROLLBACK_UID: &str = "hypercloud.tmaxanc.com/rollback-uid";
+/// Label with the UID of the image that a claim is made from.
+pub const LABEL_SOURCE_IMAGE_UID: &str = "hypercloud.tmaxanc.com/source-image-uid";
+/// Beginnings of the names of claims that nobody but the coordinator makes
+/// and mounts; the admission policies go by them.
+pub const RESERVED_CLAIM_PREFIXES: [&str; 3] = ["vmim-", "vmprime-", "vmrollback-"];
 /// Annotation with the name of the image that an object belongs to.
 pub const ANNOTATION_IMAGE: &str = "hypercloud.tmaxanc.com/image";
 /// Annotation by which KubeVirt's export knows a disk.
@@ -38,6 +54,29 @@ pub fn image_claim(image: &str) -> String {
 /// Name of the holder pod of the image called `image`, for try `attempt`.
 pub fn image_holder(image: &str, attempt: u32) -> String {
     bounded("vmim-", image, &format!("-holder-{attempt}"))
+}
+
+/// Name of the claim that is filled for the disk with this UID, before its
+/// volume changes hands.
+pub fn prime_claim(disk_uid: &str) -> String {
+    format!("vmprime-{disk_uid}")
+}
+
+/// Name of the holder pod of the copy for the disk with this UID, for try
+/// `attempt`.
+pub fn prime_holder(disk_uid: &str, attempt: u32) -> String {
+    format!("vmprime-{disk_uid}-holder-{attempt}")
+}
+
+/// Name of the claim that the snapshot is restored to for the rollback with
+/// this UID.
+pub fn restored_claim(rollback_uid: &str) -> String {
+    format!("vmrollback-{rollback_uid}")
+}
+
+/// Name of the holder pod of the rollback with this UID, for try `attempt`.
+pub fn rollback_holder(rollback_uid: &str, attempt: u32) -> String {
+    format!("vmrollback-{rollback_uid}-holder-{attempt}")
 }
 
 /// Identity of the job that fills an image's claim: the same for every

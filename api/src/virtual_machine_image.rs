@@ -80,6 +80,23 @@ pub struct VirtualMachineImageSpec {
     /// where the store allows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preallocation: Option<bool>,
+
+    /// With whom the image is shared. Disks in other namespaces can be made
+    /// from it only if they are named here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shared_with: Option<ImageSharing>,
+}
+
+/// With whom an image is shared.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageSharing {
+    /// Namespaces in which disks may be made from the image; `*` stands for
+    /// every namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(min = 1, max = 63)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub namespaces: Vec<String>,
 }
 
 /// The image's claim, where the defaults do not fit.
@@ -157,6 +174,14 @@ impl ImagePhase {
 }
 
 impl VirtualMachineImageSpec {
+    /// Whether the image's owner lets disks be made from it in `namespace`.
+    pub fn is_shared_with(&self, namespace: &str) -> bool {
+        self.shared_with
+            .iter()
+            .flat_map(|sharing| &sharing.namespaces)
+            .any(|name| name == "*" || name == namespace)
+    }
+
     /// Volume mode of the image's claim.
     pub fn volume_mode(&self) -> VolumeMode {
         self.pvc

@@ -204,12 +204,29 @@ pub struct ImportSpec {
     #[prost(bool, tag = "6")]
     pub preallocation: bool,
 }
+/// Brings one volume's disk to another volume of the same pod. Both disks are
+/// raw, whatever their first bytes say: a device from its beginning, or the
+/// file disk.img.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CopySpec {
+    /// Read only.
+    #[prost(message, optional, tag = "1")]
+    pub source: ::core::option::Option<PodVolume>,
+    /// At least as large as the source's disk. What lies behind the source's
+    /// end on a device becomes zeros; a file becomes as long as the source.
+    #[prost(message, optional, tag = "2")]
+    pub target: ::core::option::Option<PodVolume>,
+    /// Whether the target holds an older or newer state of the same disk: both
+    /// are read, and only what differs is written.
+    #[prost(bool, tag = "3")]
+    pub only_differences: bool,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StartJobRequest {
     /// Chosen by the coordinator; the same id is the same job.
     #[prost(string, tag = "1")]
     pub job_id: ::prost::alloc::string::String,
-    #[prost(oneof = "start_job_request::Spec", tags = "2")]
+    #[prost(oneof = "start_job_request::Spec", tags = "2, 3")]
     pub spec: ::core::option::Option<start_job_request::Spec>,
 }
 /// Nested message and enum types in `StartJobRequest`.
@@ -218,6 +235,8 @@ pub mod start_job_request {
     pub enum Spec {
         #[prost(message, tag = "2")]
         Import(super::ImportSpec),
+        #[prost(message, tag = "3")]
+        Copy(super::CopySpec),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -227,7 +246,8 @@ pub struct Progress {
     pub total: u64,
     #[prost(uint64, tag = "2")]
     pub done: u64,
-    /// Bytes received from the source, over all runs of the job.
+    /// Bytes received from the source, over all runs of the job; for a copy,
+    /// bytes read from it.
     #[prost(uint64, tag = "3")]
     pub received: u64,
     /// Bytes written to the volume, zeros not counted.
