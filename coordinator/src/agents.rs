@@ -8,12 +8,15 @@ pub mod collect;
 pub mod discover;
 pub mod pool;
 pub mod rate;
+pub mod seen;
 pub mod source;
 pub mod table;
 mod wire;
 
 use async_trait::async_trait;
+use hypercloud_api::VolumeMode;
 use k8s_openapi::jiff::Timestamp;
+pub use seen::AgentsSeen;
 use source::Source;
 
 /// Format of a source.
@@ -196,6 +199,15 @@ pub enum VolumeKind {
     Block,
     /// A file system.
     Filesystem,
+}
+
+impl From<VolumeMode> for VolumeKind {
+    fn from(mode: VolumeMode) -> Self {
+        match mode {
+            VolumeMode::Block => Self::Block,
+            VolumeMode::Filesystem => Self::Filesystem,
+        }
+    }
 }
 
 /// An import to start, but for its source.

@@ -12,6 +12,7 @@ pub mod agents;
 pub mod backoff;
 pub mod config;
 pub mod health;
+pub mod holder;
 pub mod image;
 pub mod leader;
 pub mod metrics;

@@ -20,7 +20,7 @@ use crate::agents::pool::{Endpoints, Pool};
 use crate::agents::{Agents, collect, discover};
 use crate::config::{Config, LogFormat};
 use crate::health;
-use crate::image::build::HolderTemplate;
+use crate::holder::HolderTemplate;
 use crate::image::controller;
 use crate::image::plan::Policy;
 use crate::image::reconcile::Context;

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::pool::Endpoints;
-use crate::image::build::{AGENT_COMPONENT, AGENT_LABEL};
+use crate::holder::build::{AGENT_COMPONENT, AGENT_LABEL};
 
 /// Follows the agents' pods in `namespace` until `stop`; each agent listens
 /// at `port`.

@@ -21,9 +21,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::observation::Problem;
 use super::source::{WantedPlace, WantedSource};
 use crate::agents::source::Source;
+use crate::holder::Problem;
 
 /// What is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::access::read::read;
 use super::access::{Resolved, Scope, references, resolve};
-use super::build::{self, HolderTemplate};
+use super::build;
 use super::error::ExecuteError;
 use super::observation::Observation;
 use super::plan::RECHECK;
@@ -21,6 +21,7 @@ use super::retry;
 use super::source::WantedSource;
 use super::verdict::{Action, Again, Plan, TryFailure, Verdict, waiting};
 use crate::agents::{AgentError, Agents};
+use crate::holder::HolderTemplate;
 
 /// What acting needs.
 #[derive(Clone, Copy)]

@@ -1,12 +1,11 @@
 //! What one look at the world found. Values only: made by
 //! [`observe`](super::observe), read by everything that decides.
 
-use std::collections::BTreeMap;
-
 use hypercloud_api::{VirtualMachineImage, names};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::agents::{AgentState, Job, JobSeen};
+use crate::agents::AgentsSeen;
+use crate::holder::{HolderSeen, Problem};
 
 /// Everything that deciding about one image needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,15 +20,6 @@ pub struct Observation {
     pub storage_class: StorageClassSeen,
     /// The agents and what they do for the image.
     pub agents: AgentsSeen,
-}
-
-/// Something wrong that people should read of, while it is waited for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// One CamelCase word.
-    pub reason: String,
-    /// For people.
-    pub message: String,
 }
 
 /// A PersistentVolumeClaim.
@@ -55,37 +45,6 @@ pub struct ClaimSeen {
     pub problem: Option<Problem>,
 }
 
-/// A holder pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HolderSeen {
-    /// Name of the pod.
-    pub name: String,
-    /// UID of the pod.
-    pub uid: String,
-    /// When it was made.
-    pub since: Option<Timestamp>,
-    /// Since when it is being deleted.
-    pub deleting_since: Option<Timestamp>,
-    /// Node it was placed on.
-    pub node: Option<String>,
-    /// Where it is in its life.
-    pub state: HolderState,
-}
-
-/// Where a holder pod is in its life.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HolderState {
-    /// Not running yet; perhaps something is in its way.
-    Waiting(Option<Problem>),
-    /// Running: its volume is mounted.
-    Holding,
-    /// Ended, which a holder never does by itself.
-    Ended {
-        /// Why, as far as the pod says.
-        message: String,
-    },
-}
-
 /// The storage class that a claim would get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageClassSeen {
@@ -95,38 +54,6 @@ pub enum StorageClassSeen {
     Missing(String),
     /// No name is given and the cluster has no default class.
     NoDefault,
-}
-
-/// The agents as they concern one image.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AgentsSeen {
-    /// Nodes whose agent can be asked, sorted.
-    pub synced: Vec<String>,
-    /// Nodes that matter to the image and whose agent cannot be asked, with
-    /// the time since when.
-    pub away: BTreeMap<String, Timestamp>,
-    /// Jobs that belong to the image, of any try.
-    pub jobs: Vec<JobSeen>,
-}
-
-impl AgentsSeen {
-    /// Whether the agent of `node` can be asked.
-    pub fn state(&self, node: &str, now: Timestamp) -> AgentState {
-        if self.synced.iter().any(|name| name == node) {
-            return AgentState::Synced;
-        }
-        AgentState::Away {
-            since: self.away.get(node).copied().unwrap_or(now),
-        }
-    }
-
-    /// The job of this identity on `node`.
-    pub fn job(&self, node: &str, id: &str) -> Option<&Job> {
-        self.jobs
-            .iter()
-            .find(|seen| seen.node == node && seen.job.id == id)
-            .map(|seen| &seen.job)
-    }
 }
 
 impl Observation {

@@ -3,21 +3,20 @@
 //! Everything is read from the API server itself, never from a watch's
 //! cache: a plan made on a stale status could take a step twice.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use hypercloud_api::{VirtualMachineImage, names};
-use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
-use kube::{Client, Error as KubeError, ResourceExt};
+use kube::{Client, Error as KubeError};
 
 use super::error::ObserveError;
-use super::observation::{
-    AgentsSeen, ClaimSeen, HolderSeen, HolderState, Observation, StorageClassSeen,
-};
+use super::observation::{ClaimSeen, Observation, StorageClassSeen};
 use super::read;
-use crate::agents::{AgentState, Agents};
+use crate::agents::{Agents, AgentsSeen};
+use crate::holder::HolderSeen;
+use crate::holder::observe::{self as holder, Owner};
+use crate::holder::read::{is_controlled_by, warning};
 
 /// What there is around the image `namespace/name`; `None` where the image
 /// itself is gone.
@@ -64,9 +63,8 @@ async fn claim(
     Ok(claim.map(|claim| read::claim(&claim, uid)))
 }
 
-/// The image's holders, by label, name and controller: a pod that merely
-/// looks like one is none. In a deletion that orphans, the garbage collector
-/// may have taken the controller away already.
+/// The image's holders, by label, name and controller. In a deletion that
+/// orphans, the garbage collector may have taken the controller away already.
 async fn holders(
     client: &Client,
     image: &VirtualMachineImage,
@@ -74,29 +72,17 @@ async fn holders(
     let meta = &image.metadata;
     let uid = meta.uid.as_deref().unwrap_or_default();
     let image_name = meta.name.as_deref().unwrap_or_default();
-    let namespace = meta.namespace.as_deref().unwrap_or_default();
-    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let labels = format!(
-        "{}={uid},{}={},{}={}",
-        names::LABEL_IMAGE_UID,
-        names::LABEL_ROLE,
-        names::ROLE_HOLDER,
-        names::LABEL_MANAGED_BY,
-        names::MANAGED_BY,
-    );
-    let list = pods
-        .list(&ListParams::default().labels(&labels))
-        .await
-        .map_err(reading("the image's holder pods"))?;
-    let is_holder = |pod: &&Pod| {
-        let name = pod.name_any();
-        let attempt = name
-            .rsplit_once('-')
-            .and_then(|(_, attempt)| attempt.parse().ok());
-        attempt.is_some_and(|attempt| names::image_holder(image_name, attempt) == name)
-            && (meta.deletion_timestamp.is_some() || read::is_controlled_by(&pod.metadata, uid))
+    let owner = Owner {
+        namespace: meta.namespace.as_deref().unwrap_or_default(),
+        label: names::LABEL_IMAGE_UID,
+        uid,
     };
-    Ok(list.iter().filter(is_holder).map(read::holder).collect())
+    let is_name = |name: &str, attempt| names::image_holder(image_name, attempt) == name;
+    let accepts =
+        |pod: &Pod| meta.deletion_timestamp.is_some() || is_controlled_by(&pod.metadata, uid);
+    holder::list(client, owner, is_name, accepts)
+        .await
+        .map_err(reading("the image's holder pods"))
 }
 
 /// Why nothing moves, where only Events tell.
@@ -107,33 +93,13 @@ async fn explain(
     holders: &mut [HolderSeen],
 ) {
     let now = Timestamp::now();
-    for holder in holders
-        .iter_mut()
-        .filter(|holder| read::is_silent(holder, now))
-    {
-        let events = events(client, namespace, &holder.uid).await;
-        holder.state = HolderState::Waiting(read::warning(&events, "HolderMountFailed"));
-    }
+    holder::explain(client, namespace, holders, now).await;
     if let Some(claim) = claim
         && read::is_unbound(claim, now)
         && !holders.is_empty()
     {
-        let events = events(client, namespace, &claim.uid).await;
-        claim.problem = read::warning(&events, "ProvisioningFailed");
-    }
-}
-
-/// The Events about an object; they only explain, so none is as good as a
-/// failure to read them.
-async fn events(client: &Client, namespace: &str, uid: &str) -> Vec<Event> {
-    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
-    let fields = format!("involvedObject.uid={uid}");
-    match events.list(&ListParams::default().fields(&fields)).await {
-        Ok(list) => list.items,
-        Err(error) => {
-            tracing::debug!(%error, "reading events");
-            Vec::new()
-        }
+        let events = holder::events(client, namespace, &claim.uid).await;
+        claim.problem = warning(&events, "ProvisioningFailed");
     }
 }
 
@@ -165,29 +131,16 @@ fn agents_seen(
     image: &VirtualMachineImage,
     holders: &[HolderSeen],
 ) -> AgentsSeen {
-    let jobs = agents.jobs_of(image.metadata.uid.as_deref().unwrap_or_default());
+    let uid = image.metadata.uid.as_deref().unwrap_or_default();
     let transfer = image
         .status
         .as_ref()
         .and_then(|status| status.transfer.as_ref());
-    let nodes: BTreeSet<&str> = holders
+    let nodes = holders
         .iter()
         .filter_map(|holder| holder.node.as_deref())
-        .chain(transfer.map(|transfer| transfer.node_name.as_str()))
-        .chain(jobs.iter().map(|job| job.node.as_str()))
-        .collect();
-    let away: BTreeMap<_, _> = nodes
-        .into_iter()
-        .filter_map(|node| match agents.state(node) {
-            AgentState::Away { since } => Some((node.to_owned(), since)),
-            AgentState::Synced => None,
-        })
-        .collect();
-    AgentsSeen {
-        synced: agents.synced(),
-        away,
-        jobs,
-    }
+        .chain(transfer.map(|transfer| transfer.node_name.as_str()));
+    AgentsSeen::of(agents, uid, nodes)
 }
 
 fn reading(what: &'static str) -> impl FnOnce(KubeError) -> ObserveError {

@@ -12,7 +12,6 @@ use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Client, Error as KubeError, Resource};
 use serde_json::json;
 
-use super::build::HolderTemplate;
 use super::error::ReconcileError;
 use super::execute::{Hands, execute};
 use super::notices::{Notice, notices};
@@ -23,6 +22,7 @@ use super::status;
 use super::verdict::{Again, Verdict};
 use crate::agents::Agents;
 use crate::backoff;
+use crate::holder::HolderTemplate;
 use crate::metrics::Metrics;
 
 /// Plans that one reconcile carries out before it lets others have a turn.

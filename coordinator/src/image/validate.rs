@@ -138,6 +138,7 @@ mod tests {
             source,
             pvc: None,
             preallocation: None,
+            shared_with: None,
         }
     }
 

@@ -9,7 +9,8 @@ use hypercloud_api::{
     ImageClaim, ImagePhase, ImageSource, VirtualMachineImage, VirtualMachineImageSpec, VolumeMode,
 };
 use hypercloud_coordinator::agents::{Facts, ImageFormat, Job, JobState, Progress};
-use hypercloud_coordinator::image::build::{self, HolderTemplate};
+use hypercloud_coordinator::holder::HolderTemplate;
+use hypercloud_coordinator::image::build;
 use hypercloud_coordinator::image::notices::notices;
 use hypercloud_coordinator::image::verdict::{TryFailure, Verdict, waiting};
 use hypercloud_coordinator::image::{status, verdict};
@@ -38,6 +39,7 @@ fn image(pvc: Option<ImageClaim>) -> VirtualMachineImage {
         source,
         pvc,
         preallocation: None,
+        shared_with: None,
     };
     let mut image = VirtualMachineImage::new("ubuntu", spec);
     image.metadata.namespace = Some("team".into());

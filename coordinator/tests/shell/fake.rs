@@ -10,8 +10,8 @@ use hypercloud_coordinator::agents::{
     AgentError, AgentState, Agents, Facts, ImageFormat, ImportJob, Job, JobSeen, JobState, Probed,
     Progress,
 };
+use hypercloud_coordinator::holder::HolderTemplate;
 use hypercloud_coordinator::image::access::DefaultStore;
-use hypercloud_coordinator::image::build::HolderTemplate;
 use hypercloud_coordinator::image::plan::Policy;
 use hypercloud_coordinator::image::reconcile::Context;
 use hypercloud_coordinator::image::size::Overhead;

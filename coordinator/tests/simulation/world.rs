@@ -12,14 +12,13 @@ use hypercloud_api::{
     ImagePhase, ImageSource, SecretReference, VirtualMachineImage, VirtualMachineImageSpec, names,
 };
 use hypercloud_coordinator::agents::{
-    Facts, Failure, ImageFormat, Job, JobSeen, JobState, Progress,
+    AgentsSeen, Facts, Failure, ImageFormat, Job, JobSeen, JobState, Progress,
 };
+use hypercloud_coordinator::holder::{HolderSeen, HolderState};
 use hypercloud_coordinator::image::access::{
     Content, DefaultStore, Kind, Objects, Reference, Resolved, Scope, references, resolve,
 };
-use hypercloud_coordinator::image::observation::{
-    AgentsSeen, ClaimSeen, HolderSeen, HolderState, Observation, StorageClassSeen,
-};
+use hypercloud_coordinator::image::observation::{ClaimSeen, Observation, StorageClassSeen};
 use hypercloud_coordinator::image::plan::{Policy, plan};
 use hypercloud_coordinator::image::size::Overhead;
 use hypercloud_coordinator::image::source::WantedSource;
@@ -82,6 +81,7 @@ impl World {
             source,
             pvc: None,
             preallocation: None,
+            shared_with: None,
         };
         let mut image = VirtualMachineImage::new("ubuntu", spec);
         image.metadata.namespace = Some("team".into());

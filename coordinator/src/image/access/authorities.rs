@@ -2,9 +2,9 @@
 
 use x509_parser::pem::Pem;
 
-use super::super::observation::Problem;
 use super::super::source::WantedSource;
 use super::{Content, Kind, Objects, Reference, Scope, content, invalid};
+use crate::holder::Problem;
 
 /// What begins a certificate.
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";

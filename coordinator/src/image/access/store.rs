@@ -5,11 +5,11 @@
 //! own, or everybody who can make an image could have requests signed for a
 //! server of his.
 
-use super::super::observation::Problem;
 use super::super::source::{WantedObject, WantedSource};
 use super::authorities::{certificates, of_image};
 use super::{Content, Kind, Objects, Reference, Scope, content, invalid, pair, text};
 use crate::agents::source::{ObjectPlace, Place, Signing, Source};
+use crate::holder::Problem;
 
 /// Keys of the access keys: CDI's names, and Amazon's.
 const KEYS: [(&str, &str); 2] = [

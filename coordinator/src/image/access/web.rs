@@ -2,10 +2,10 @@
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::super::observation::Problem;
 use super::super::source::{WantedHeader, is_reserved};
 use super::{Content, Kind, Objects, Reference, Scope, content, invalid, pair};
 use crate::agents::source::{Basic, Place, SourceUrl};
+use crate::holder::Problem;
 
 /// Keys of user and password, and CDI's names for them.
 const LOGIN: [(&str, &str); 2] = [("username", "password"), ("accessKeyId", "secretKey")];

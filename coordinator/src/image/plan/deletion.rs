@@ -8,11 +8,12 @@
 use hypercloud_api::{ImagePhase, names};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::super::observation::{HolderSeen, Observation};
+use super::super::observation::Observation;
 use super::super::verdict::{Action, Again, Plan, Verdict, waiting};
 use super::RECHECK;
 use super::leftovers::{cancel, is_abandoned, release};
 use crate::agents::{AgentState, JobSeen, JobState};
+use crate::holder::HolderSeen;
 
 /// How long an agent that is away is waited for, to cancel its job.
 const AGENT_PATIENCE: SignedDuration = SignedDuration::from_secs(30);

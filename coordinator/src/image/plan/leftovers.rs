@@ -6,10 +6,11 @@
 use hypercloud_api::ImagePhase;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::super::observation::{HolderSeen, Observation};
+use super::super::observation::Observation;
 use super::super::verdict::{Action, Again, Plan, Verdict, waiting};
 use super::{AGENT_LIMIT, RECHECK};
 use crate::agents::{AgentState, JobSeen};
+use crate::holder::HolderSeen;
 
 /// After the end of every try: nothing is kept, least of all a claim that is
 /// half filled.

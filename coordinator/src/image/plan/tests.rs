@@ -17,7 +17,8 @@ use super::super::source::{WantedPlace, WantedSource};
 use super::super::verdict::TryFailure;
 use super::*;
 use crate::agents::source::SourceUrl;
-use crate::agents::{Failure, ImportJob, Job, JobSeen, JobState, VolumeKind};
+use crate::agents::{AgentsSeen, Failure, ImportJob, Job, JobSeen, JobState, VolumeKind};
+use crate::holder::{HolderSeen, HolderState, Problem};
 
 const GIB: u64 = 1 << 30;
 const URL: &str = "http://example.com/disk.qcow2";
@@ -45,6 +46,7 @@ fn fresh() -> Observation {
         source,
         pvc: None,
         preallocation: None,
+        shared_with: None,
     };
     let mut image = VirtualMachineImage::new("ubuntu", spec);
     image.metadata.uid = Some("uid".into());

@@ -1,16 +1,17 @@
 //! From a claim to its filled volume: the holder pod, the job, its end.
 
-use hypercloud_api::{ImagePhase, TransferStatus, VolumeMode};
+use hypercloud_api::{ImagePhase, TransferStatus};
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::access::{Scope, is_guarded};
-use super::super::observation::{ClaimSeen, HolderSeen, HolderState, Observation, Problem};
+use super::super::observation::{ClaimSeen, Observation};
 use super::super::retry;
 use super::super::validate::Wanted;
 use super::super::verdict::{Action, Again, Plan, TryFailure, Verdict, waiting};
 use super::leftovers::is_abandoned;
 use super::{AGENT_GRACE, AGENT_LIMIT, RECHECK};
-use crate::agents::{AgentState, Facts, ImportJob, JobState, VolumeKind};
+use crate::agents::{AgentState, Facts, ImportJob, JobState};
+use crate::holder::{HolderSeen, HolderState, Problem};
 
 /// What is to be brought where.
 pub(super) struct Task<'a> {
@@ -148,10 +149,7 @@ fn follow(seen: &Observation, task: &Task<'_>, transfer: &TransferStatus, now: T
                 preallocation: wanted.preallocation,
                 pod_uid: holder.uid.clone(),
                 volume_name,
-                volume_kind: match wanted.mode {
-                    VolumeMode::Block => VolumeKind::Block,
-                    VolumeMode::Filesystem => VolumeKind::Filesystem,
-                },
+                volume_kind: wanted.mode.into(),
             },
             source: wanted.source.clone(),
         },
