@@ -19,7 +19,6 @@
 pub mod access;
 pub mod build;
 pub mod controller;
-pub mod error;
 pub mod estimate;
 pub mod execute;
 pub mod notices;

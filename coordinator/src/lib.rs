@@ -2,12 +2,14 @@
 //!
 //! Every replica serves health; the one that holds the Lease ([`leader`])
 //! keeps the certificates ([`tls`]), the links to the node agents
-//! ([`agents`]) and the reconcilers ([`image`]).
+//! ([`agents`]) and the reconcilers ([`image`]), whose shells share
+//! [`shell`].
 //!
 //! Invariants: what decides (`plan`, `validate`, `status`, `leader::decide`,
 //! `agents::table`) imports no client, no runtime and no clock; the only
 //! memory between two reconciles is the API server's and the agents'.
 
+pub mod again;
 pub mod agents;
 pub mod backoff;
 pub mod config;
@@ -16,5 +18,6 @@ pub mod holder;
 pub mod image;
 pub mod leader;
 pub mod metrics;
+pub mod shell;
 pub mod tls;
 pub mod wiring;

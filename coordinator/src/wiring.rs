@@ -21,11 +21,11 @@ use crate::agents::{Agents, collect, discover};
 use crate::config::{Config, LogFormat};
 use crate::health;
 use crate::holder::HolderTemplate;
-use crate::image::controller;
+use crate::image;
 use crate::image::plan::Policy;
-use crate::image::reconcile::Context;
 use crate::leader::Candidate;
 use crate::metrics::Metrics;
+use crate::shell::Shell;
 use crate::tls;
 
 /// Name by which Events say who speaks.
@@ -117,13 +117,14 @@ async fn lead(
     let certificates = tls::ensure(&client, namespace, Timestamp::now()).await?;
     let (tls_sender, tls_receiver) = watch::channel(certificates);
     let (endpoints_sender, endpoints) = watch::channel(Endpoints::new());
-    let (pool, changes) = Pool::new(tls_receiver);
+    let pool = Pool::new(tls_receiver);
+    let image_changes = pool.changes();
     let agents: Arc<dyn Agents> = Arc::new(pool.clone());
     let reporter = Reporter {
         controller: REPORTER.to_owned(),
         instance: Some(config.identity.clone()),
     };
-    let context = Context {
+    let shell = Shell {
         client: client.clone(),
         agents: Arc::clone(&agents),
         recorder: Recorder::new(client.clone(), reporter),
@@ -131,11 +132,14 @@ async fn lead(
             image: config.holder_image.clone(),
             agent_namespace: config.namespace.clone(),
         },
+        metrics,
+    };
+    let images = image::reconcile::Context {
+        shell: shell.clone(),
         policy: Policy {
             overhead: config.filesystem_overhead,
             store: config.default_store(),
         },
-        metrics,
     };
     let port = config.agent_port;
     tokio::join!(
@@ -150,8 +154,8 @@ async fn lead(
         pool.run(endpoints, stop.clone()),
         collect::collect(client, agents, stop.clone()),
         async {
-            controller::run(Arc::new(context), changes, stop.clone()).await;
-            // Without its controller a leader must not hold the Lease.
+            image::controller::run(Arc::new(images), image_changes, stop.clone()).await;
+            // Without its controllers a leader must not hold the Lease.
             stop.cancel();
         },
     );

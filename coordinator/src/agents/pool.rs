@@ -80,24 +80,30 @@ struct Link {
 struct Shared {
     table: Mutex<Table>,
     channels: Mutex<BTreeMap<String, Channel>>,
-    changes: mpsc::UnboundedSender<Change>,
+    listeners: Mutex<Vec<mpsc::UnboundedSender<Change>>>,
     tls: watch::Receiver<ClientTls>,
     probes: Semaphore,
 }
 
 impl Pool {
-    /// A pool without links; [`Pool::run`] makes them. Every change that
-    /// someone has to look at comes out of the channel.
-    pub fn new(tls: watch::Receiver<ClientTls>) -> (Self, mpsc::UnboundedReceiver<Change>) {
-        let (changes, receiver) = mpsc::unbounded_channel();
+    /// A pool without links; [`Pool::run`] makes them.
+    pub fn new(tls: watch::Receiver<ClientTls>) -> Self {
         let shared = Arc::new(Shared {
             table: Mutex::new(Table::new(Timestamp::now())),
             channels: Mutex::default(),
-            changes,
+            listeners: Mutex::default(),
             tls,
             probes: Semaphore::new(PROBES),
         });
-        (Self { shared }, receiver)
+        Self { shared }
+    }
+
+    /// Every change from now on that someone has to look at. Each controller
+    /// listens for itself: what is nothing to it, it passes over.
+    pub fn changes(&self) -> mpsc::UnboundedReceiver<Change> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        lock(&self.shared.listeners).push(sender);
+        receiver
     }
 
     /// Keeps one link per endpoint until `stop`.
@@ -168,9 +174,9 @@ impl Shared {
     /// Changes the table and tells of what follows.
     fn change<C: IntoIterator<Item = Change>>(&self, change: impl FnOnce(&mut Table) -> C) {
         let told = change(&mut lock(&self.table));
+        let mut listeners = lock(&self.listeners);
         for told in told {
-            // Nobody listens any more only while shutting down.
-            let _ = self.changes.send(told);
+            listeners.retain(|listener| listener.send(told.clone()).is_ok());
         }
     }
 }

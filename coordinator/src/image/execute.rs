@@ -1,27 +1,24 @@
 //! Does the actions of a plan (client required). Nothing is decided here.
 //!
-//! Every action is safe to repeat: what exists already is left to the next
-//! look, what is gone already is taken as deleted, and a deletion names the UID that was seen, so
-//! it never meets a successor of the same name.
+//! Every action is safe to repeat: see [`crate::shell::write`].
 
-use hypercloud_api::{ImagePhase, VirtualMachineImage, VirtualMachineImageStatus, names};
+use hypercloud_api::{ImagePhase, VirtualMachineImageStatus, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::Status;
-use kube::{Client, Error as KubeError};
-use serde_json::json;
+use kube::Client;
+use kube::api::{Api, PostParams};
 
 use super::access::read::read;
 use super::access::{Resolved, Scope, references, resolve};
 use super::build;
-use super::error::ExecuteError;
 use super::observation::Observation;
-use super::plan::RECHECK;
 use super::retry;
 use super::source::WantedSource;
-use super::verdict::{Action, Again, Plan, TryFailure, Verdict, waiting};
+use super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
+use crate::again::{Again, RECHECK};
 use crate::agents::{AgentError, Agents};
-use crate::holder::HolderTemplate;
+use crate::holder::{HolderTemplate, Problem};
+use crate::shell::error::ExecuteError;
+use crate::shell::write::{Creation, Finalizer, created, deleted, exactly, set_finalizer};
 
 /// What acting needs.
 #[derive(Clone, Copy)]
@@ -97,27 +94,35 @@ async fn act(
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(hands.client.clone(), namespace);
     let pods: Api<Pod> = Api::namespaced(hands.client.clone(), namespace);
     match action {
-        Action::AddFinalizer => set_finalizer(hands.client, image, Finalizer::Present).await,
-        Action::RemoveFinalizer => set_finalizer(hands.client, image, Finalizer::Absent).await,
+        Action::AddFinalizer => {
+            set_finalizer(hands.client, image, Finalizer::Present).await?;
+            Ok(None)
+        }
+        Action::RemoveFinalizer => {
+            set_finalizer(hands.client, image, Finalizer::Absent).await?;
+            Ok(None)
+        }
         Action::CreateClaim { size } => {
             let made = claims
                 .create(&PostParams::default(), &build::claim(image, *size))
                 .await;
-            created(made, Creation::CLAIM)
+            Ok(created(made, Creation::CLAIM)?.map(told))
         }
         Action::CreateHolder => {
             let pod = build::holder(image, seen.attempt(), hands.template);
             let made = pods.create(&PostParams::default(), &pod).await;
-            created(made, Creation::HOLDER)
+            Ok(created(made, Creation::HOLDER)?.map(told))
         }
         Action::DeleteClaim { uid } => {
             let name = names::image_claim(seen.name());
             let gone = claims.delete(&name, &exactly(uid)).await;
-            deleted(gone, "delete the claim")
+            deleted(gone, "delete the claim")?;
+            Ok(None)
         }
         Action::DeleteHolder { name, uid } => {
             let gone = pods.delete(name, &exactly(uid)).await;
-            deleted(gone, "delete the holder pod")
+            deleted(gone, "delete the holder pod")?;
+            Ok(None)
         }
         Action::Probe { node, source } => {
             let status = image.status.as_ref();
@@ -194,113 +199,9 @@ fn refused(status: Option<&VirtualMachineImageStatus>, error: &AgentError) -> Ve
     retry::another(status, failure)
 }
 
-/// Whether the finalizer is to be there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Finalizer {
-    Present,
-    Absent,
-}
-
-async fn set_finalizer(
-    client: &Client,
-    image: &VirtualMachineImage,
-    wanted: Finalizer,
-) -> Result<Option<Verdict>, ExecuteError> {
-    let meta = &image.metadata;
-    let namespace = meta.namespace.as_deref().unwrap_or_default();
-    let mut finalizers = meta.finalizers.clone().unwrap_or_default();
-    finalizers.retain(|name| name != names::FINALIZER);
-    if wanted == Finalizer::Present {
-        finalizers.push(names::FINALIZER.to_owned());
-    }
-    let patch = json!({"metadata": {
-        "uid": meta.uid,
-        "resourceVersion": meta.resource_version,
-        "finalizers": finalizers,
-    }});
-    let images: Api<VirtualMachineImage> = Api::namespaced(client.clone(), namespace);
-    let name = meta.name.as_deref().unwrap_or_default();
-    let patched = images
-        .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-        .await;
-    match patched {
-        Err(KubeError::Api(status)) if status.is_not_found() => Ok(None),
-        Err(source) => {
-            let what = "change the finalizer";
-            Err(ExecuteError::Write { what, source })
-        }
-        Ok(_) => Ok(None),
-    }
-}
-
-/// A deletion of the object with this UID and no other.
-fn exactly(uid: &str) -> DeleteParams {
-    DeleteParams::background().preconditions(Preconditions {
-        uid: Some(uid.to_owned()),
-        resource_version: None,
-    })
-}
-
-/// What is created, in words.
-struct Creation {
-    what: &'static str,
-    refused: &'static str,
-    conflict: &'static str,
-}
-
-impl Creation {
-    const CLAIM: Self = Self {
-        what: "create the claim",
-        refused: "ClaimRefused",
-        conflict: "ClaimConflict",
-    };
-    const HOLDER: Self = Self {
-        what: "create the holder pod",
-        refused: "HolderRefused",
-        conflict: "HolderConflict",
-    };
-}
-
-/// A refusal (quota, policy, a webhook), or an object of the name that was
-/// not seen as the image's own, is not this coordinator's error: the user has
-/// to read of it.
-fn created<K>(
-    result: Result<K, KubeError>,
-    creation: Creation,
-) -> Result<Option<Verdict>, ExecuteError> {
-    let Creation {
-        what,
-        refused,
-        conflict,
-    } = creation;
-    let told = |reason, status: &Status| {
-        let message = format!("the API server refuses to {what}: {}", status.message);
-        Ok(Some(waiting(ImagePhase::Preparing, reason, message)))
-    };
-    match result {
-        Ok(_) => Ok(None),
-        Err(KubeError::Api(status)) if status.is_already_exists() => told(conflict, &status),
-        Err(KubeError::Api(status)) if is_refusal(&status) => told(refused, &status),
-        Err(source) => Err(ExecuteError::Write { what, source }),
-    }
-}
-
-/// Whether the answer is about the object: a webhook that fails is a 500.
-/// The others say to come again.
-fn is_refusal(status: &Status) -> bool {
-    !matches!(status.code, 409 | 429 | 503 | 504)
-}
-
-/// What is gone, or has become another object, is deleted.
-fn deleted<T>(
-    result: Result<T, KubeError>,
-    what: &'static str,
-) -> Result<Option<Verdict>, ExecuteError> {
-    match result {
-        Ok(_) => Ok(None),
-        Err(KubeError::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(None),
-        Err(source) => Err(ExecuteError::Write { what, source }),
-    }
+/// What the API server refuses is for the user to read.
+fn told(problem: Problem) -> Verdict {
+    waiting(ImagePhase::Preparing, &problem.reason, problem.message)
 }
 
 fn asking(what: &'static str) -> impl FnOnce(AgentError) -> ExecuteError {

@@ -8,17 +8,7 @@ use hypercloud_api::conditions::find;
 use hypercloud_api::{ImagePhase, VirtualMachineImageStatus};
 
 use super::{READY, SOURCE_VERIFIED};
-
-/// An Event to publish.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// Whether people should worry.
-    pub warning: bool,
-    /// One CamelCase word.
-    pub reason: String,
-    /// For people.
-    pub message: String,
-}
+use crate::shell::report::Notice;
 
 /// Reasons of the `Ready` condition that stop the import until someone acts.
 const WORRYING: [&str; 18] = [

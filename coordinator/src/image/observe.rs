@@ -10,13 +10,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::{Client, Error as KubeError};
 
-use super::error::ObserveError;
 use super::observation::{ClaimSeen, Observation, StorageClassSeen};
 use super::read;
 use crate::agents::{Agents, AgentsSeen};
 use crate::holder::HolderSeen;
 use crate::holder::observe::{self as holder, Owner};
 use crate::holder::read::{is_controlled_by, warning};
+use crate::shell::error::ObserveError;
 
 /// What there is around the image `namespace/name`; `None` where the image
 /// itself is gone.

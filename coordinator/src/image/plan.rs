@@ -28,7 +28,8 @@ use super::observation::{ClaimSeen, Observation, StorageClassSeen};
 use super::retry;
 use super::size::{self, Demand, Overhead};
 use super::validate::{Wanted, validate};
-use super::verdict::{Action, Again, Plan, TryFailure, Verdict, waiting};
+use super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
+use crate::again::{Again, RECHECK, SLOW_RECHECK};
 use crate::agents::{Facts, ImageFormat, Packing};
 use crate::backoff;
 
@@ -36,10 +37,6 @@ use crate::backoff;
 pub const AGENT_LIMIT: SignedDuration = SignedDuration::from_mins(5);
 /// How long an agent may be away before the status speaks of it.
 pub const AGENT_GRACE: SignedDuration = SignedDuration::from_secs(15);
-/// How often what is waited for is looked at where no event tells of it.
-pub const RECHECK: Duration = Duration::from_secs(15);
-/// How often a conflict that only a person can end is looked at.
-pub const SLOW_RECHECK: Duration = Duration::from_secs(60);
 
 /// What the operator set for all images.
 #[derive(Clone, Debug)]

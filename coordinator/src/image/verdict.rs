@@ -1,11 +1,10 @@
 //! What was concluded about an image, and what to do about it. Values only,
 //! compared by tests.
 
-use std::time::Duration;
-
 use hypercloud_api::ImagePhase;
 
 use super::source::WantedSource;
+use crate::again::Again;
 use crate::agents::{Facts, ImportJob, Job};
 
 /// One thing to do. The executor does it and decides nothing.
@@ -130,17 +129,6 @@ pub struct TryFailure {
     pub message: String,
     /// Whether it was the source that failed.
     pub source: bool,
-}
-
-/// When to look again, if nothing happens before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
-    /// At once: the status or the world was changed by the plan itself.
-    Now,
-    /// After this time.
-    After(Duration),
-    /// When something changes; a slow look guards against a lost event.
-    OnChange,
 }
 
 /// What to do, what to say, and when to look again.

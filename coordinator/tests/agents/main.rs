@@ -61,7 +61,8 @@ impl Links {
     fn to(endpoints: Endpoints, tls: ClientTls) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (sender, receiver) = watch::channel(tls);
-        let (pool, changes) = Pool::new(receiver);
+        let pool = Pool::new(receiver);
+        let changes = pool.changes();
         let (endpoints, wanted) = watch::channel(endpoints);
         let stop = CancellationToken::new();
         let runner = (pool.clone(), stop.clone());

@@ -16,6 +16,7 @@ use hypercloud_coordinator::image::plan::Policy;
 use hypercloud_coordinator::image::reconcile::Context;
 use hypercloud_coordinator::image::size::Overhead;
 use hypercloud_coordinator::metrics::Metrics;
+use hypercloud_coordinator::shell::Shell;
 use kube::Client;
 use kube::client::Body;
 use kube::runtime::events::{Recorder, Reporter};
@@ -99,7 +100,7 @@ pub fn context(script: Script, agent: Agent) -> (Context, Requests) {
         controller: "test".into(),
         instance: Some("test".into()),
     };
-    let context = Context {
+    let shell = Shell {
         client: client.clone(),
         agents: Arc::new(agent),
         recorder: Recorder::new(client, reporter),
@@ -107,12 +108,13 @@ pub fn context(script: Script, agent: Agent) -> (Context, Requests) {
             image: "agent:test".into(),
             agent_namespace: "system".into(),
         },
-        policy: Policy {
-            overhead: Overhead::DEFAULT,
-            store: DefaultStore::default(),
-        },
         metrics: Arc::new(Metrics::default()),
     };
+    let policy = Policy {
+        overhead: Overhead::DEFAULT,
+        store: DefaultStore::default(),
+    };
+    let context = Context { shell, policy };
     (context, requests)
 }
 

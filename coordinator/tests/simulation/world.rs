@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hypercloud_api::{
     ImagePhase, ImageSource, SecretReference, VirtualMachineImage, VirtualMachineImageSpec, names,
 };
+use hypercloud_coordinator::again::Again;
 use hypercloud_coordinator::agents::{
     AgentsSeen, Facts, Failure, ImageFormat, Job, JobSeen, JobState, Progress,
 };
@@ -22,7 +23,7 @@ use hypercloud_coordinator::image::observation::{ClaimSeen, Observation, Storage
 use hypercloud_coordinator::image::plan::{Policy, plan};
 use hypercloud_coordinator::image::size::Overhead;
 use hypercloud_coordinator::image::source::WantedSource;
-use hypercloud_coordinator::image::verdict::{Action, Again, Verdict, waiting};
+use hypercloud_coordinator::image::verdict::{Action, Verdict, waiting};
 use hypercloud_coordinator::image::{retry, status};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};

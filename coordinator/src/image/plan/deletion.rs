@@ -9,9 +9,9 @@ use hypercloud_api::{ImagePhase, names};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::super::observation::Observation;
-use super::super::verdict::{Action, Again, Plan, Verdict, waiting};
-use super::RECHECK;
+use super::super::verdict::{Action, Plan, Verdict, waiting};
 use super::leftovers::{cancel, is_abandoned, release};
+use crate::again::{Again, RECHECK};
 use crate::agents::{AgentState, JobSeen, JobState};
 use crate::holder::HolderSeen;
 

@@ -7,8 +7,9 @@ use hypercloud_api::ImagePhase;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::super::observation::Observation;
-use super::super::verdict::{Action, Again, Plan, Verdict, waiting};
-use super::{AGENT_LIMIT, RECHECK};
+use super::super::verdict::{Action, Plan, Verdict, waiting};
+use super::AGENT_LIMIT;
+use crate::again::{Again, RECHECK};
 use crate::agents::{AgentState, JobSeen};
 use crate::holder::HolderSeen;
 

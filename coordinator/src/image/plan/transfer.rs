@@ -7,9 +7,10 @@ use super::super::access::{Scope, is_guarded};
 use super::super::observation::{ClaimSeen, Observation};
 use super::super::retry;
 use super::super::validate::Wanted;
-use super::super::verdict::{Action, Again, Plan, TryFailure, Verdict, waiting};
+use super::super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
 use super::leftovers::is_abandoned;
-use super::{AGENT_GRACE, AGENT_LIMIT, RECHECK};
+use super::{AGENT_GRACE, AGENT_LIMIT};
+use crate::again::{Again, RECHECK};
 use crate::agents::{AgentState, Facts, ImportJob, JobState};
 use crate::holder::{HolderSeen, HolderState, Problem};
 
