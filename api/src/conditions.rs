@@ -78,6 +78,20 @@ pub fn set(conditions: &mut Vec<Condition>, update: ConditionUpdate, generation:
     }
 }
 
+/// A reason that the API accepts: `^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`.
+/// It may come from an agent of another version.
+pub fn reason_word(reason: &str) -> String {
+    let mut word: String = reason
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric())
+        .take(256)
+        .collect();
+    if !word.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        word.insert_str(0, "Unknown");
+    }
+    word
+}
+
 /// The condition of type `type_`, if there is one.
 pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
     conditions.iter().find(|c| c.type_ == type_)
@@ -127,6 +141,13 @@ mod tests {
             &at(30),
         );
         assert_eq!(list[0].last_transition_time, at(30));
+    }
+
+    #[test]
+    fn any_text_becomes_a_reason() {
+        assert_eq!(reason_word("VolumeGone"), "VolumeGone");
+        assert_eq!(reason_word("Corrupt 7!"), "Corrupt7");
+        assert_eq!(reason_word("7"), "Unknown7");
     }
 
     #[test]

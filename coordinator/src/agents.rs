@@ -231,6 +231,31 @@ pub struct ImportJob {
     pub volume_kind: VolumeKind,
 }
 
+/// A volume of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyVolume {
+    /// Name of the PersistentVolume.
+    pub name: String,
+    /// How the volume is presented.
+    pub kind: VolumeKind,
+}
+
+/// A copy from volume to volume to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyJob {
+    /// Identity of the job.
+    pub id: String,
+    /// UID of the pod that holds both volumes.
+    pub pod_uid: String,
+    /// Volume that is read.
+    pub source: CopyVolume,
+    /// Volume that is written.
+    pub target: CopyVolume,
+    /// Whether the target holds another state of the same disk: then only
+    /// what differs is written.
+    pub only_differences: bool,
+}
+
 /// Whether an agent can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentState {
@@ -349,6 +374,9 @@ pub trait Agents: Send + Sync + 'static {
     /// Starts a job, or answers with the job of the same id as it stands. One
     /// that waits for what lets in at its source takes it from here.
     async fn start(&self, node: &str, job: &ImportJob, source: &Source) -> Result<Job, AgentError>;
+
+    /// Starts a copy, or answers with the job of the same id as it stands.
+    async fn copy(&self, node: &str, job: &CopyJob) -> Result<Job, AgentError>;
 
     /// Stops and forgets a job; answers when its volume is closed. A job
     /// that is not known is answered the same way.

@@ -6,12 +6,14 @@
 //! job runs already.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hypercloud_api::{VirtualMachineImage, names};
+use hypercloud_api::{VirtualMachineImage, VirtualMachinePvc, VirtualMachineVolumeRollback, names};
 use kube::api::{Api, ListParams};
-use kube::{Client, Error as KubeError};
+use kube::{Client, Error as KubeError, Resource};
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
@@ -51,13 +53,10 @@ pub async fn collect_once(client: &Client, agents: &dyn Agents) -> Result<(), Ku
     if jobs.is_empty() {
         return Ok(());
     }
-    let images: Api<VirtualMachineImage> = Api::all(client.clone());
-    let list = images.list_metadata(&ListParams::default()).await?;
-    let owners: BTreeSet<String> = list
-        .items
-        .into_iter()
-        .filter_map(|image| image.metadata.uid)
-        .collect();
+    // All or none: a kind that cannot be read may own any of the jobs.
+    let mut owners = uids::<VirtualMachineImage>(client).await?;
+    owners.extend(uids::<VirtualMachinePvc>(client).await?);
+    owners.extend(uids::<VirtualMachineVolumeRollback>(client).await?);
     for seen in unowned(&jobs, &owners) {
         let (node, job) = (&seen.node, &seen.job.id);
         match agents.cancel(node, job).await {
@@ -66,6 +65,20 @@ pub async fn collect_once(client: &Client, agents: &dyn Agents) -> Result<(), Ku
         }
     }
     Ok(())
+}
+
+/// UIDs of every resource of a kind.
+async fn uids<K>(client: &Client) -> Result<BTreeSet<String>, KubeError>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let objects: Api<K> = Api::all(client.clone());
+    let list = objects.list_metadata(&ListParams::default()).await?;
+    let uids = list
+        .items
+        .into_iter()
+        .filter_map(|object| object.metadata.uid);
+    Ok(uids.collect())
 }
 
 #[cfg(test)]

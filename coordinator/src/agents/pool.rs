@@ -27,7 +27,7 @@ use tonic::{Code, Request, Status};
 use super::source::Source;
 use super::table::{Change, Table};
 use super::wire::{self, Missing};
-use super::{AgentError, AgentState, Agents, ImportJob, Job, JobSeen, Probed};
+use super::{AgentError, AgentState, Agents, CopyJob, ImportJob, Job, JobSeen, Probed};
 
 /// Where each node's agent listens.
 pub type Endpoints = BTreeMap<String, SocketAddr>;
@@ -159,6 +159,22 @@ impl Pool {
         }
     }
 
+    async fn start_job(
+        &self,
+        node: &str,
+        request: proto::StartJobRequest,
+    ) -> Result<Job, AgentError> {
+        let mut client = self.client(node)?;
+        let call = Call::new(node, "StartJob", QUICK);
+        let answer = call.make(
+            request,
+            |request| async move { client.start_job(request).await },
+        );
+        let job = call.complete(wire::job(answer.await?))?;
+        lock(&self.shared.table).started(node, &job, Instant::now());
+        Ok(job)
+    }
+
     fn client(&self, node: &str) -> Result<NodeAgentClient<Channel>, AgentError> {
         let channels = lock(&self.shared.channels);
         match channels.get(node) {
@@ -217,16 +233,11 @@ impl Agents for Pool {
     }
 
     async fn start(&self, node: &str, job: &ImportJob, source: &Source) -> Result<Job, AgentError> {
-        let mut client = self.client(node)?;
-        let request = wire::start_request(job, source);
-        let call = Call::new(node, "StartJob", QUICK);
-        let answer = call.make(
-            request,
-            |request| async move { client.start_job(request).await },
-        );
-        let job = call.complete(wire::job(answer.await?))?;
-        lock(&self.shared.table).started(node, &job, Instant::now());
-        Ok(job)
+        self.start_job(node, wire::start_request(job, source)).await
+    }
+
+    async fn copy(&self, node: &str, job: &CopyJob) -> Result<Job, AgentError> {
+        self.start_job(node, wire::copy_request(job)).await
     }
 
     async fn cancel(&self, node: &str, job_id: &str) -> Result<(), AgentError> {

@@ -9,7 +9,8 @@ use secrecy::ExposeSecret;
 
 use super::source::{Place, Signing, Source};
 use super::{
-    Facts, Failure, ImageFormat, ImportJob, Job, JobState, Packing, Probed, Progress, VolumeKind,
+    CopyJob, CopyVolume, Facts, Failure, ImageFormat, ImportJob, Job, JobState, Packing, Probed,
+    Progress, VolumeKind,
 };
 
 /// Something that the protocol asks for is not there.
@@ -68,10 +69,6 @@ fn credentials(signing: &Signing) -> Credentials {
 
 /// The request that starts `job`.
 pub(super) fn start_request(job: &ImportJob, from: &Source) -> proto::StartJobRequest {
-    let mode = match job.volume_kind {
-        VolumeKind::Block => proto::VolumeMode::Block,
-        VolumeKind::Filesystem => proto::VolumeMode::Filesystem,
-    };
     proto::StartJobRequest {
         job_id: job.id.clone(),
         spec: Some(proto::start_job_request::Spec::Import(proto::ImportSpec {
@@ -79,7 +76,7 @@ pub(super) fn start_request(job: &ImportJob, from: &Source) -> proto::StartJobRe
             volume: Some(proto::PodVolume {
                 pod_uid: job.pod_uid.clone(),
                 volume_name: job.volume_name.clone(),
-                mode: mode.into(),
+                mode: mode_to(job.volume_kind).into(),
             }),
             expected: Some(facts_to(&job.expected)),
             checksum: job.checksum.clone(),
@@ -89,6 +86,30 @@ pub(super) fn start_request(job: &ImportJob, from: &Source) -> proto::StartJobRe
                 .into(),
             preallocation: job.preallocation,
         })),
+    }
+}
+
+/// The request that starts the copy `job`.
+pub(super) fn copy_request(job: &CopyJob) -> proto::StartJobRequest {
+    let volume = |volume: &CopyVolume| proto::PodVolume {
+        pod_uid: job.pod_uid.clone(),
+        volume_name: volume.name.clone(),
+        mode: mode_to(volume.kind).into(),
+    };
+    proto::StartJobRequest {
+        job_id: job.id.clone(),
+        spec: Some(proto::start_job_request::Spec::Copy(proto::CopySpec {
+            source: Some(volume(&job.source)),
+            target: Some(volume(&job.target)),
+            only_differences: job.only_differences,
+        })),
+    }
+}
+
+fn mode_to(kind: VolumeKind) -> proto::VolumeMode {
+    match kind {
+        VolumeKind::Block => proto::VolumeMode::Block,
+        VolumeKind::Filesystem => proto::VolumeMode::Filesystem,
     }
 }
 

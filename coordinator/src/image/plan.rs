@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use hypercloud_api::conditions::{ConditionStatus, find};
 use hypercloud_api::{ImagePhase, SourceStatus, names};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
 use super::access::{DefaultStore, Scope};
 use super::observation::{ClaimSeen, Observation, StorageClassSeen};
@@ -32,11 +32,6 @@ use super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
 use crate::again::{Again, RECHECK, SLOW_RECHECK};
 use crate::agents::{Facts, ImageFormat, Packing};
 use crate::backoff;
-
-/// How long an agent may be away before the try is given up.
-pub const AGENT_LIMIT: SignedDuration = SignedDuration::from_mins(5);
-/// How long an agent may be away before the status speaks of it.
-pub const AGENT_GRACE: SignedDuration = SignedDuration::from_secs(15);
 
 /// What the operator set for all images.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 //! Invariant: the same verdict on the same image gives the same status, so a
 //! reconcile that finds nothing new writes nothing.
 
-use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, find, set};
+use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, find, reason_word, set};
 use hypercloud_api::{
     ImagePhase, RetryStatus, SourceStatus, TransferStatus, VirtualMachineImage,
     VirtualMachineImageStatus, names, quantity,
@@ -276,20 +276,6 @@ impl Writer<'_> {
             &self.now,
         );
     }
-}
-
-/// A reason that the API accepts: `^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`.
-/// It may come from an agent of another version.
-fn reason_word(reason: &str) -> String {
-    let mut word: String = reason
-        .chars()
-        .filter(|c| c.is_ascii_alphanumeric())
-        .take(256)
-        .collect();
-    if !word.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        word.insert_str(0, "Unknown");
-    }
-    word
 }
 
 /// Bytes as the API counts them.

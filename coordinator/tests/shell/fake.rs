@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use http::{Request, Response};
 use hypercloud_coordinator::agents::source::Source;
 use hypercloud_coordinator::agents::{
-    AgentError, AgentState, Agents, Facts, ImageFormat, ImportJob, Job, JobSeen, JobState, Probed,
-    Progress,
+    AgentError, AgentState, Agents, CopyJob, Facts, ImageFormat, ImportJob, Job, JobSeen, JobState,
+    Probed, Progress,
 };
 use hypercloud_coordinator::holder::HolderTemplate;
 use hypercloud_coordinator::image::access::DefaultStore;
@@ -193,6 +193,11 @@ impl Agents for Agent {
 
     async fn start(&self, node: &str, _: &ImportJob, source: &Source) -> Result<Job, AgentError> {
         self.asked.lock().unwrap().push(source.clone());
+        let away = AgentError::Away { node: node.into() };
+        Err(self.trouble.clone().unwrap_or(away))
+    }
+
+    async fn copy(&self, node: &str, _: &CopyJob) -> Result<Job, AgentError> {
         let away = AgentError::Away { node: node.into() };
         Err(self.trouble.clone().unwrap_or(away))
     }

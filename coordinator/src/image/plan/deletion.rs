@@ -10,7 +10,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::super::observation::Observation;
 use super::super::verdict::{Action, Plan, Verdict, waiting};
-use super::leftovers::{cancel, is_abandoned, release};
+use super::leftovers::{cancel, release};
 use crate::again::{Again, RECHECK};
 use crate::agents::{AgentState, JobSeen, JobState};
 use crate::holder::HolderSeen;
@@ -122,7 +122,8 @@ fn awaited_agent(seen: &Observation, asked: Timestamp, now: Timestamp) -> Option
 /// Whether the end of a holder is still worth waiting for.
 fn awaited(seen: &Observation, holder: &HolderSeen, now: Timestamp) -> bool {
     let since = holder.deleting_since.unwrap_or(now);
-    now.duration_since(since) <= PATIENCE && !is_abandoned(seen, holder, LOST_HOLDER_PATIENCE, now)
+    now.duration_since(since) <= PATIENCE
+        && !holder.is_abandoned(&seen.agents, LOST_HOLDER_PATIENCE, now)
 }
 
 fn act(actions: Vec<Action>, message: &str) -> Plan {

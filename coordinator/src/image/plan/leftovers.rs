@@ -4,13 +4,13 @@
 //! then the holder, because its end releases the volume; then the claim.
 
 use hypercloud_api::ImagePhase;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
 use super::super::observation::Observation;
 use super::super::verdict::{Action, Plan, Verdict, waiting};
-use super::AGENT_LIMIT;
 use crate::again::{Again, RECHECK};
-use crate::agents::{AgentState, JobSeen};
+use crate::agents::JobSeen;
+use crate::agents::seen::AGENT_LIMIT;
 use crate::holder::HolderSeen;
 
 /// After the end of every try: nothing is kept, least of all a claim that is
@@ -62,7 +62,7 @@ pub(super) fn of_other_tries(seen: &Observation, now: Timestamp) -> Option<Plan>
     let many_nodes = seen.own_claim().is_some_and(|claim| claim.many_nodes);
     let others = seen.holders.iter().filter(|holder| holder.name != name);
     let (former, abandoned) = others
-        .map(|holder| (holder, is_abandoned(seen, holder, AGENT_LIMIT, now)))
+        .map(|holder| (holder, holder.is_abandoned(&seen.agents, AGENT_LIMIT, now)))
         .find(|(_, abandoned)| many_nodes || !abandoned)?;
     let mut message = format!(
         "waiting for the end of the former holder pod {}",
@@ -103,28 +103,6 @@ pub(super) fn release(seen: &Observation, which: impl Fn(&HolderSeen) -> bool) -
             uid: holder.uid.clone(),
         })
         .collect()
-}
-
-/// Whether a holder is being deleted on a node whose agent is away for
-/// `limit`: kubelet is not there to end it, so nothing comes of waiting. The
-/// pod is not deleted by force; the volume's attachment guards its bytes.
-pub(super) fn is_abandoned(
-    seen: &Observation,
-    holder: &HolderSeen,
-    limit: SignedDuration,
-    now: Timestamp,
-) -> bool {
-    let Some(deleting) = holder.deleting_since else {
-        return false;
-    };
-    match holder
-        .node
-        .as_deref()
-        .map(|node| seen.agents.state(node, now))
-    {
-        Some(AgentState::Away { since }) => now.duration_since(deleting.max(since)) > limit,
-        Some(AgentState::Synced) | None => false,
-    }
 }
 
 /// Does `actions` and looks again; with none, waits for a change.

@@ -8,9 +8,8 @@ use super::super::observation::{ClaimSeen, Observation};
 use super::super::retry;
 use super::super::validate::Wanted;
 use super::super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
-use super::leftovers::is_abandoned;
-use super::{AGENT_GRACE, AGENT_LIMIT};
 use crate::again::{Again, RECHECK};
+use crate::agents::seen::{AGENT_GRACE, AGENT_LIMIT};
 use crate::agents::{AgentState, Facts, ImportJob, JobState};
 use crate::holder::{HolderSeen, HolderState, Problem};
 
@@ -43,7 +42,7 @@ pub(super) fn plan(seen: &Observation, task: &Task<'_>, now: Timestamp) -> Plan 
 /// The job succeeded: the holder goes, and then the image is ready.
 fn detach(seen: &Observation, now: Timestamp) -> Plan {
     let holder = match seen.holder() {
-        Some(holder) if !is_abandoned(seen, holder, AGENT_LIMIT, now) => holder,
+        Some(holder) if !holder.is_abandoned(&seen.agents, AGENT_LIMIT, now) => holder,
         _ => return Plan::say(Verdict::Ready, Again::Now),
     };
     if holder.deleting_since.is_some() {
@@ -72,8 +71,8 @@ fn choose(seen: &Observation, claim: &ClaimSeen, id: &str, now: Timestamp) -> Pl
             Again::Now,
         );
     };
-    if let Some(failure) = gone(holder) {
-        return failed(seen, failure);
+    if let Some(why) = holder.gone() {
+        return failed(seen, lost(&why));
     }
     let node = match (&holder.state, &holder.node) {
         (HolderState::Holding, Some(node)) => node,
@@ -168,20 +167,9 @@ fn held<'a>(
     if transfer.holder_uid.as_deref() != Some(&holder.uid) {
         return Err(lost("was replaced"));
     }
-    match gone(holder) {
-        Some(failure) => Err(failure),
+    match holder.gone() {
+        Some(why) => Err(lost(&why)),
         None => Ok(holder),
-    }
-}
-
-/// Why a holder does not hold any more.
-fn gone(holder: &HolderSeen) -> Option<TryFailure> {
-    if holder.deleting_since.is_some() {
-        return Some(lost("is being deleted"));
-    }
-    match &holder.state {
-        HolderState::Ended { message } => Some(lost(&format!("ended: {message}"))),
-        HolderState::Waiting(_) | HolderState::Holding => None,
     }
 }
 

@@ -1,0 +1,8 @@
+//! Volumes, their snapshots and their users as other parts of the cluster
+//! keep them: read, never decided about.
+//!
+//! - [`snapshot`]: `VolumeSnapshot`s, which are not part of Kubernetes itself.
+//! - [`users`]: the pods that use a claim.
+
+pub mod snapshot;
+pub mod users;

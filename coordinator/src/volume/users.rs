@@ -1,0 +1,84 @@
+//! The pods that use a claim.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use kube::{Client, Error as KubeError, ResourceExt};
+
+/// Names of the pods in `namespace` that use the claim `claim` and have not
+/// ended, sorted, but for those that `except` picks.
+///
+/// A pod counts as long as it has not ended, scheduled or not: kubelet may
+/// set its volumes up at any time. One that is being deleted counts too.
+pub async fn users(
+    client: &Client,
+    namespace: &str,
+    claim: &str,
+    except: impl Fn(&Pod) -> bool,
+) -> Result<Vec<String>, KubeError> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let running = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+    let list = pods.list(&running).await?;
+    let mut names: Vec<String> = list
+        .iter()
+        .filter(|pod| uses(pod, claim) && !except(pod))
+        .map(|pod| pod.name_any())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Whether `pod` has not ended and has a volume that is the claim `claim`.
+pub fn uses(pod: &Pod, claim: &str) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return false;
+    }
+    let spec = pod.spec.as_ref();
+    let mut volumes = spec
+        .and_then(|spec| spec.volumes.as_ref())
+        .into_iter()
+        .flatten();
+    volumes.any(|volume| {
+        let named = volume.persistent_volume_claim.as_ref();
+        // The claim of a generic ephemeral volume is called after both.
+        let ephemeral =
+            || volume.ephemeral.is_some() && format!("{}-{}", pod.name_any(), volume.name) == claim;
+        named.is_some_and(|named| named.claim_name == claim) || ephemeral()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(phase: &str, volume: serde_json::Value) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": "vm"},
+            "spec": {"containers": [], "volumes": [volume]},
+            "status": {"phase": phase}
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_pod_uses_what_it_names_until_it_ends() {
+        let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "disk"}});
+        for phase in ["Pending", "Running", "Unknown"] {
+            assert!(uses(&pod(phase, volume.clone()), "disk"), "{phase}");
+        }
+        assert!(!uses(&pod("Succeeded", volume.clone()), "disk"));
+        assert!(!uses(&pod("Failed", volume.clone()), "disk"));
+        assert!(!uses(&pod("Running", volume), "disk2"));
+    }
+
+    #[test]
+    fn an_ephemeral_volume_is_a_claim_too() {
+        let volume = json!({"name": "scratch", "ephemeral": {}});
+        assert!(uses(&pod("Running", volume.clone()), "vm-scratch"));
+        assert!(!uses(&pod("Running", volume), "scratch"));
+    }
+}
