@@ -38,3 +38,6 @@ pub mod verdict;
 pub const READY: &str = "Ready";
 /// Condition: the source was looked at and is an image.
 pub const SOURCE_VERIFIED: &str = "SourceVerified";
+/// Reason of the `Ready` condition while a deletion waits for claims that are
+/// still being made from the image.
+pub const CLONING_UNDER_WAY: &str = "CloningUnderWay";

@@ -1,16 +1,18 @@
 //! What sets reconciles off: changes of images, of the claims and pods made
-//! for them, of storage classes, and of what the agents do.
+//! for them, of the claims that are cloned from them, of storage classes, and
+//! of what the agents do.
 
 use std::sync::Arc;
 
 use futures::StreamExt;
-use hypercloud_api::{ImagePhase, VirtualMachineImage};
+use hypercloud_api::{ImagePhase, VirtualMachineImage, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::{Action as Requeue, Config, Controller};
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Resource};
+use kube::{Api, Resource, ResourceExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +38,8 @@ pub async fn run(
         .default_backoff()
         .touched_objects()
         .filter_map(async |class| class.is_ok().then_some(()));
+    let clones = watcher::Config::default().labels(names::LABEL_SOURCE_IMAGE_UID);
+    let sources = reader.clone();
     let failures = Arc::new(Failures::default());
     let ended = Arc::clone(&failures);
     let policy = move |image: Arc<Guarded>, error: &ReconcileError, context: Arc<Context>| {
@@ -47,7 +51,15 @@ pub async fn run(
             Api::<PartialObjectMeta<PersistentVolumeClaim>>::all(client.clone()),
             trigger::ours(),
         )
-        .owns(Api::<PartialObjectMeta<Pod>>::all(client), trigger::ours())
+        .owns(
+            Api::<PartialObjectMeta<Pod>>::all(client.clone()),
+            trigger::ours(),
+        )
+        .watches(
+            Api::<PartialObjectMeta<PersistentVolumeClaim>>::all(client),
+            clones,
+            move |clone| awaiting(&clone, &sources),
+        )
         .reconcile_all_on(classes)
         .reconcile_on(trigger::concerned(changes, reader, under_way))
         .graceful_shutdown_on(stop.cancelled_owned())
@@ -57,6 +69,18 @@ pub async fn run(
             std::future::ready(())
         })
         .await;
+}
+
+/// The image whose deletion waits for `clone`, if there is one.
+fn awaiting(
+    clone: &PartialObjectMeta<PersistentVolumeClaim>,
+    images: &Store<Guarded>,
+) -> Option<ObjectRef<Guarded>> {
+    let source = clone.labels().get(names::LABEL_SOURCE_IMAGE_UID)?;
+    let found = images.find(|image| {
+        image.meta().deletion_timestamp.is_some() && image.uid().as_ref() == Some(source)
+    });
+    found.map(|image| ObjectRef::from_obj(image.as_ref()))
 }
 
 /// Whether an agent may matter to the image.

@@ -7,7 +7,7 @@
 use hypercloud_api::conditions::find;
 use hypercloud_api::{ImagePhase, VirtualMachineImageStatus};
 
-use super::{READY, SOURCE_VERIFIED};
+use super::{CLONING_UNDER_WAY, READY, SOURCE_VERIFIED};
 use crate::shell::report::Notice;
 
 /// Reasons of the `Ready` condition that stop the import until someone acts.
@@ -87,6 +87,9 @@ pub fn notices(
             }
             _ => {}
         }
+    }
+    if ready.0 == CLONING_UNDER_WAY && ready_condition(&before).0 != ready.0 {
+        say(false, &ready.0, ready.1.clone());
     }
     if WORRYING.contains(&ready.0.as_str()) && ready_condition(&before).0 != ready.0 {
         say(true, &ready.0, ready.1);

@@ -16,6 +16,9 @@ pub struct Observation {
     pub claim: Option<ClaimSeen>,
     /// Every holder pod of the image, of any try.
     pub holders: Vec<HolderSeen>,
+    /// Names of the claims in the image's namespace that are being made from
+    /// the image, sorted. Only its deletion asks for them.
+    pub clones: Vec<String>,
     /// The storage class the claim would get.
     pub storage_class: StorageClassSeen,
     /// The agents and what they do for the image.

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
-use kube::{Client, Error as KubeError};
+use kube::{Client, Error as KubeError, ResourceExt};
 
 use super::observation::{ClaimSeen, Observation, StorageClassSeen};
 use super::read;
@@ -34,6 +34,7 @@ pub async fn observe(
     let uid = image.metadata.uid.clone().unwrap_or_default();
     let mut claim = claim(client, namespace, name, &uid).await?;
     let mut holders = holders(client, &image).await?;
+    let clones = clones(client, &image, claim.as_ref()).await?;
     explain(client, namespace, claim.as_mut(), &mut holders).await;
     let storage_class = match claim {
         Some(_) => StorageClassSeen::Found,
@@ -44,6 +45,7 @@ pub async fn observe(
         image,
         claim,
         holders,
+        clones,
         storage_class,
         agents,
     }))
@@ -83,6 +85,32 @@ async fn holders(
     holder::list(client, owner, is_name, accepts)
         .await
         .map_err(reading("the image's holder pods"))
+}
+
+/// The claims that a deleted image's claim, which is there, is still needed
+/// for.
+async fn clones(
+    client: &Client,
+    image: &VirtualMachineImage,
+    claim: Option<&ClaimSeen>,
+) -> Result<Vec<String>, ObserveError> {
+    let meta = &image.metadata;
+    let may_go = claim.is_some_and(|claim| claim.ours && claim.deleting_since.is_none());
+    if meta.deletion_timestamp.is_none() || !may_go {
+        return Ok(Vec::new());
+    }
+    let uid = meta.uid.as_deref().unwrap_or_default();
+    let namespace = meta.namespace.as_deref().unwrap_or_default();
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let label = format!("{}={uid}", names::LABEL_SOURCE_IMAGE_UID);
+    let list = claims
+        .list(&ListParams::default().labels(&label))
+        .await
+        .map_err(reading("the claims that are made from the image"))?;
+    let needs = list.iter().filter(|claim| read::needs_source(claim));
+    let mut names: Vec<String> = needs.map(ResourceExt::name_any).collect();
+    names.sort();
+    Ok(names)
 }
 
 /// Why nothing moves, where only Events tell.

@@ -1,6 +1,6 @@
 //! Reads the API's objects into what deciding needs. Pure.
 
-use hypercloud_api::quantity;
+use hypercloud_api::{names, quantity};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::Timestamp;
@@ -43,6 +43,25 @@ pub fn claim(claim: &PersistentVolumeClaim, image_uid: &str) -> ClaimSeen {
             .is_some_and(|modes| modes.iter().any(|mode| !mode.starts_with("ReadWriteOnce"))),
         problem: None,
     }
+}
+
+/// Whether a claim that is made from an image still needs it. One that is
+/// filled before its volume changes hands is Bound from early on; it needs the
+/// image until it has lost the volume to its heir.
+pub fn needs_source(claim: &PersistentVolumeClaim) -> bool {
+    let meta = claim.meta();
+    let labels = meta.labels.as_ref();
+    let role = labels.and_then(|labels| labels.get(names::LABEL_ROLE));
+    let phase = claim
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    let made = match phase {
+        Some("Lost") => true,
+        Some("Bound") => role.is_none_or(|role| role != names::ROLE_PRIME),
+        _ => false,
+    };
+    meta.deletion_timestamp.is_none() && !made
 }
 
 /// Whether the claim was asked for a while ago and is not bound.
@@ -88,6 +107,21 @@ mod tests {
         assert!(ours.ours && ours.volume_name.is_none() && ours.requested == 1 << 30);
         assert!(!read(owner("uid-2", true)).ours);
         assert!(!read(owner("uid-1", false)).ours);
+    }
+
+    #[test]
+    fn an_image_is_needed_until_its_clone_is_whole() {
+        let needs = |role: &str, phase: &str, deleted: Option<&str>| {
+            let value = json!({"metadata": {"name": "c", "labels": {(names::LABEL_ROLE): role},
+                "deletionTimestamp": deleted}, "status": {"phase": phase}});
+            needs_source(&serde_json::from_value(value).unwrap())
+        };
+        let (disk, prime) = (names::ROLE_DISK, names::ROLE_PRIME);
+        assert!(needs(disk, "Pending", None) && needs(prime, "Pending", None));
+        assert!(needs(prime, "Bound", None), "it is being filled");
+        assert!(!needs(disk, "Bound", None) && !needs(prime, "Lost", None));
+        let now = Some("2026-01-01T00:00:00Z");
+        assert!(!needs(disk, "Pending", now) && !needs(prime, "Bound", now));
     }
 
     #[test]

@@ -200,6 +200,7 @@ async fn a_deletion_names_the_object_it_means() {
     script.on("GET", IMAGE, 200, image.clone());
     script.on("GET", CLAIM, 200, claim);
     script.on("GET", PODS, 200, json!({"metadata": {}, "items": []}));
+    script.on("GET", CLAIMS, 200, json!({"metadata": {}, "items": []}));
     // It became another claim meanwhile: as good as gone.
     script.on("DELETE", CLAIM, 409, fake::failure(409, "Conflict"));
     script.on("PATCH", &status_path(), 404, fake::failure(404, "NotFound"));
@@ -211,6 +212,37 @@ async fn a_deletion_names_the_object_it_means() {
         requests.body("DELETE", CLAIM)["preconditions"]["uid"],
         "claim"
     );
+}
+
+#[tokio::test]
+async fn a_deletion_waits_for_the_claims_that_are_cloned() {
+    let mut image = image();
+    image["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    image["status"] = json!({"phase": "Ready"});
+    let owner = json!([{"apiVersion": "v1", "kind": "X", "name": "disk", "uid": "uid", "controller": true}]);
+    let claim =
+        json!({"metadata": {"name": "vmim-disk", "uid": "claim", "ownerReferences": owner}});
+    let clone =
+        |name: &str, phase: &str| json!({"metadata": {"name": name}, "status": {"phase": phase}});
+    let clones = json!({"metadata": {}, "items":
+        [clone("late", "Pending"), clone("done", "Bound"), clone("early", "Pending")]});
+    let mut script = Script::default();
+    script.on("GET", IMAGE, 200, image.clone());
+    script.on("GET", CLAIM, 200, claim);
+    script.on("GET", PODS, 200, json!({"metadata": {}, "items": []}));
+    script.on("GET", CLAIMS, 200, clones);
+    script.on("PATCH", &status_path(), 200, image);
+    let told = json!({"metadata": {}, "eventTime": null});
+    script.on("POST", EVENTS, 201, told.clone());
+    script.on("POST", EVENTS, 201, told);
+    let (context, requests) = context(script, Agent::default());
+    reconcile(&context, "team", "disk").await.unwrap();
+    assert_eq!(requests.left(), 0);
+    let status = &requests.body("PATCH", &status_path())["status"];
+    let waits = ("Ready".into(), "False".into(), "CloningUnderWay".into());
+    assert!(conditions(status).contains(&waits), "{status}");
+    let message = status["conditions"][0]["message"].as_str().unwrap();
+    assert!(message.contains(": early, late;"), "{message}");
 }
 
 #[tokio::test]

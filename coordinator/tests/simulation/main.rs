@@ -44,7 +44,7 @@ fn gone(world: &World) -> bool {
     world.image.is_none() && world.is_tidy() && world.claim.is_none()
 }
 
-const SCENARIOS: [Scenario; 16] = [
+const SCENARIOS: [Scenario; 17] = [
     Scenario {
         name: "nothing happens",
         script: |_, _| {},
@@ -208,6 +208,20 @@ const SCENARIOS: [Scenario; 16] = [
         end: gone,
     },
     Scenario {
+        name: "the image is deleted while it is cloned",
+        script: |world, second| {
+            world.clones = match second {
+                30..=49 => vec!["root".into(), "data".into()],
+                50..=400 => vec!["data".into()],
+                _ => Vec::new(),
+            };
+            if second == 40 {
+                world.delete_image();
+            }
+        },
+        end: gone,
+    },
+    Scenario {
         name: "the image is deleted while its node is gone",
         script: |world, second| {
             if second == 3
@@ -282,7 +296,7 @@ proptest! {
     /// the image is ready or has failed, and a deleted one is gone.
     #[test]
     fn any_sequence_of_mishaps_ends(
-        mishaps in prop::collection::vec((0u32..40, 0u8..10), 0..6),
+        mishaps in prop::collection::vec((0u32..40, 0u8..11), 0..6),
         deaths in prop::collection::vec(0u32..12, 0..6),
         delete in any::<bool>(),
     ) {
@@ -302,11 +316,13 @@ proptest! {
                     6 => world.switch("n2", false, false),
                     7 => world.secret = None,
                     8 => world.secret = Some((2, false)),
+                    9 => world.clones.push("root".into()),
                     _ => world.failures.push(failure("Corrupt", false)),
                 }
             }
             if second == 400 {
                 world.secret = Some((3, true));
+                world.clones.clear();
                 for node in NODES { world.switch(node, true, true); }
             }
             if second == 50 && delete {

@@ -45,6 +45,8 @@ pub struct World {
     pub image: Option<VirtualMachineImage>,
     pub claim: Option<ClaimSeen>,
     pub pods: Vec<HolderSeen>,
+    /// Claims that are being made from the image.
+    pub clones: Vec<String>,
     pub agents: BTreeMap<&'static str, Agent>,
     /// UIDs of claims that hold the whole image.
     pub complete: BTreeSet<String>,
@@ -98,6 +100,7 @@ impl World {
             image: Some(image),
             claim: None,
             pods: Vec::new(),
+            clones: Vec::new(),
             agents: NODES.map(|node| (node, agent())).into(),
             complete: BTreeSet::new(),
             failures: Vec::new(),
@@ -122,6 +125,12 @@ impl World {
                 self.image = None;
             }
         }
+    }
+
+    /// Whether the image is being deleted.
+    fn is_deleted(&self) -> bool {
+        let image = self.image.as_ref();
+        image.is_some_and(|image| image.metadata.deletion_timestamp.is_some())
     }
 
     pub fn delete_claim(&mut self) {
@@ -225,6 +234,10 @@ impl World {
             image,
             claim: self.claim.clone(),
             holders: self.pods.clone(),
+            clones: match self.is_deleted() {
+                true => self.clones.clone(),
+                false => Vec::new(),
+            },
             storage_class: StorageClassSeen::Found,
             agents,
         })
@@ -363,6 +376,8 @@ impl World {
                 None
             }
             Action::DeleteClaim { uid } => {
+                let needed = self.is_deleted() && !self.clones.is_empty();
+                assert!(!needed, "clones lose their source");
                 if let Some(claim) = self.claim.as_mut().filter(|claim| claim.uid == *uid) {
                     assert!(claim.ours, "somebody else's claim deleted");
                     claim.deleting_since.get_or_insert(now);

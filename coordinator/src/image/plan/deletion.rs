@@ -1,13 +1,16 @@
 //! The end of an image: job, holder, claim, finalizer, in this order.
 //!
-//! Invariant: the finalizer always comes off. Every wait has a deadline;
-//! past it, what remains was asked to go already and is Kubernetes' to end
-//! (owner references), and a job on an agent that comes back later belongs to
-//! no image and is collected.
+//! Invariant: the finalizer always comes off. Every wait but one has a
+//! deadline; past it, what remains was asked to go already and is Kubernetes'
+//! to end (owner references), and a job on an agent that comes back later
+//! belongs to no image and is collected. Clones under way are waited for as
+//! long as their owners want them: with the claim gone they would never come
+//! to their data.
 
 use hypercloud_api::{ImagePhase, names};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::super::CLONING_UNDER_WAY;
 use super::super::observation::Observation;
 use super::super::verdict::{Action, Plan, Verdict, waiting};
 use super::leftovers::{cancel, release};
@@ -27,6 +30,9 @@ const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 /// The finalizer by which `kubectl delete --cascade=orphan` keeps what an
 /// object owns.
 const ORPHAN: &str = "orphan";
+
+/// Claims that a message names; of the others it says how many they are.
+const NAMED: usize = 3;
 
 /// The next step of the image's deletion. Jobs whose time to be cancelled is
 /// over, perhaps because nobody led meanwhile, are cancelled beside it.
@@ -76,6 +82,7 @@ fn step(seen: &Observation, asked: Timestamp, now: Timestamp) -> Plan {
     {
         let name = names::image_claim(seen.name());
         match claim.deleting_since {
+            None if !seen.clones.is_empty() => return cloning(&seen.clones),
             None => {
                 let uid = claim.uid.clone();
                 let message = format!("the claim {name} is being deleted");
@@ -124,6 +131,21 @@ fn awaited(seen: &Observation, holder: &HolderSeen, now: Timestamp) -> bool {
     let since = holder.deleting_since.unwrap_or(now);
     now.duration_since(since) <= PATIENCE
         && !holder.is_abandoned(&seen.agents, LOST_HOLDER_PATIENCE, now)
+}
+
+/// The claims called `clones` are still to come to the image's data.
+fn cloning(clones: &[String]) -> Plan {
+    let (named, others) = clones.split_at(clones.len().min(NAMED));
+    let more = match others.len() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    let message = format!(
+        "waiting for the claims that are being cloned from the image: {}{more}; the deletion goes on when they are Bound, or when their VirtualMachinePvcs are deleted",
+        named.join(", ")
+    );
+    let verdict = waiting(ImagePhase::Deleting, CLONING_UNDER_WAY, message);
+    Plan::say(verdict, Again::After(RECHECK))
 }
 
 fn act(actions: Vec<Action>, message: &str) -> Plan {

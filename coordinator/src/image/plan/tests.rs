@@ -6,9 +6,9 @@ mod transfer;
 
 use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, set};
 use hypercloud_api::{
-    DeclaredFormat, ImageSource, ObjectStoreSource, RetryStatus, SecretReference, SourceStatus,
-    TransferStatus, VirtualMachineImage, VirtualMachineImageSpec, VirtualMachineImageStatus,
-    VolumeMode,
+    DeclaredFormat, ImageSharing, ImageSource, ObjectStoreSource, RetryStatus, SecretReference,
+    SourceStatus, TransferStatus, VirtualMachineImage, VirtualMachineImageSpec,
+    VirtualMachineImageStatus, VolumeMode,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -59,6 +59,7 @@ fn fresh() -> Observation {
         image,
         claim: None,
         holders: vec![],
+        clones: vec![],
         storage_class: StorageClassSeen::Found,
         agents: AgentsSeen {
             synced: vec!["n1".into(), "n2".into()],

@@ -1,5 +1,7 @@
 //! What former states leave behind, and deletion.
 
+use super::super::super::notices::notices;
+use super::super::super::{CLONING_UNDER_WAY, READY, status};
 use super::*;
 
 #[test]
@@ -204,6 +206,85 @@ fn a_deletion_that_nobody_saw_still_stops_the_job_first() {
         decide(&seen, 900).actions,
         [cancel("n2", "uid-0"), delete_holder(&name)]
     );
+}
+
+#[test]
+fn deletion_waits_for_clones_under_way_and_names_some() {
+    let mut seen = deleted(ready());
+    seen.clones = ["a", "b", "c", "d", "e"].map(String::from).into();
+    status(&mut seen).pvc_name = Some(names::image_claim("ubuntu"));
+    // However long it takes.
+    let plan = decide(&seen, 86_400);
+    assert_eq!((reason(&plan), &plan.actions), (CLONING_UNDER_WAY, &vec![]));
+    assert!(
+        matches!(&plan.verdict, Verdict::Waiting { phase: ImagePhase::Deleting, message, .. }
+            if message.contains(": a, b, c and 2 more;")),
+        "{plan:?}"
+    );
+    let before = seen.image.status.as_ref();
+    let next = status::next(&seen.image, &plan.verdict, true, at(0));
+    let told: Vec<_> = notices(before, &next)
+        .into_iter()
+        .map(|notice| (notice.warning, notice.reason))
+        .collect();
+    let expected = [(false, "Deleting"), (false, CLONING_UNDER_WAY)];
+    assert_eq!(
+        told,
+        expected.map(|(warning, reason)| (warning, reason.to_owned()))
+    );
+
+    seen.clones.truncate(1);
+    let plan = decide(&seen, 86_400);
+    assert!(
+        matches!(&plan.verdict, Verdict::Waiting { message, .. } if message.contains(": a; ")),
+        "{plan:?}"
+    );
+    seen.clones.clear();
+    assert_eq!(decide(&seen, 86_400).actions, [delete_claim()]);
+}
+
+#[test]
+fn what_has_nothing_to_do_with_the_claim_does_not_wait_for_clones() {
+    // A job and its holder are stopped at once.
+    let mut seen = deleted(running(JobState::Transferring));
+    seen.clones = vec!["a".into()];
+    let name = seen.holder_name();
+    let stops = [cancel("n2", "uid-0"), delete_holder(&name)];
+    assert_eq!(decide(&seen, 0).actions, stops);
+    // A claim that is kept, or goes already, or is gone, is not waited with.
+    let mut seen = deleted(ready());
+    seen.clones = vec!["a".into()];
+    let mut orphaning = seen.clone();
+    orphaning.image.metadata.finalizers = Some(vec![names::FINALIZER.into(), "orphan".into()]);
+    assert_eq!(decide(&orphaning, 0).actions, [Action::RemoveFinalizer]);
+    seen.claim.as_mut().unwrap().deleting_since = Some(at(0));
+    assert_eq!(reason(&decide(&seen, 0)), "Deleting");
+    seen.claim = None;
+    assert_eq!(decide(&seen, 0).actions, [Action::RemoveFinalizer]);
+}
+
+#[test]
+fn sharing_a_ready_image_leaves_it_ready() {
+    let mut seen = ready();
+    seen.image.metadata.generation = Some(1);
+    let before = status::next(&seen.image, &decide(&seen, 0).verdict, true, at(0));
+    seen.image.status = Some(before.clone());
+    seen.image.metadata.generation = Some(2);
+    seen.image.spec.shared_with = Some(ImageSharing {
+        namespaces: vec!["team".into()],
+    });
+    let plan = decide(&seen, 9);
+    assert_eq!(plan, Plan::say(Verdict::Ready, Again::OnChange));
+    let after = status::next(&seen.image, &plan.verdict, true, at(9));
+    let mut expected = before.clone();
+    expected.observed_generation = Some(2);
+    for condition in &mut expected.conditions {
+        if condition.type_ == READY {
+            condition.observed_generation = Some(2);
+        }
+    }
+    assert_eq!(after, expected);
+    assert_eq!(notices(Some(&before), &after), []);
 }
 
 #[test]
