@@ -74,7 +74,9 @@ kubectl --namespace $namespace get virtualmachineimage $name --output \
 phase "compare the volume with qemu-img's raw disk"
 size=$(kubectl --namespace $namespace get virtualmachineimage $name --output jsonpath='{.status.source.virtualSize}')
 kubectl --namespace $namespace delete pod compare --ignore-not-found >/dev/null
-kubectl --namespace $namespace apply --filename - >/dev/null <<YAML
+# No pod but the coordinator's may mount an image's claim.
+kubectl --namespace $namespace create --filename - >/dev/null \
+    --as system:serviceaccount:hypercloud-storage:coordinator <<YAML
 apiVersion: v1
 kind: Pod
 metadata: {name: compare}

@@ -3,10 +3,13 @@
 use std::net::{IpAddr, UdpSocket};
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use hypercloud_api::names::RESERVED_CLAIM_PREFIXES;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use kube::{Client, ResourceExt};
+use kube::{Client, Config, ResourceExt};
 use serde_json::json;
+
+use crate::system;
 
 /// Namespace that the system runs in.
 pub const SYSTEM_NAMESPACE: &str = "hypercloud-storage";
@@ -55,6 +58,21 @@ impl Cluster {
         })
     }
 
+    /// A client that is the service account `name` of `namespace`, by a token
+    /// of its own.
+    pub async fn account(&self, namespace: &str, name: &str) -> anyhow::Result<Client> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let request =
+            serde_json::from_value(json!({"spec": {"audiences": [], "expirationSeconds": 600}}))?;
+        let issued = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await?;
+        let token = issued.status.context("no token was issued")?.token;
+        let mut config = Config::infer().await?;
+        config.auth_info = serde_json::from_value(json!({"token": token}))?;
+        Ok(Client::try_from(config)?)
+    }
+
     /// An address of this machine that the cluster's pods reach: the one
     /// from which this machine speaks to the first node.
     pub async fn address_for_pods(&self) -> anyhow::Result<IpAddr> {
@@ -84,6 +102,18 @@ impl Scope {
         K::DynamicType: Default,
     {
         Api::namespaced(self.cluster.client.clone(), &self.namespace)
+    }
+
+    /// A client to make pods with that mount `claim`: the coordinator's own,
+    /// where nobody else may.
+    pub async fn pods_on(&self, claim: &str) -> anyhow::Result<Api<Pod>> {
+        let mut reserved = RESERVED_CLAIM_PREFIXES.iter();
+        let client = if reserved.any(|prefix| claim.starts_with(prefix)) {
+            system::coordinator(&self.cluster).await?
+        } else {
+            self.cluster.client.clone()
+        };
+        Ok(Api::namespaced(client, &self.namespace))
     }
 
     /// Deletes the namespace; it goes in the background.

@@ -1,4 +1,5 @@
-//! What a volume holds, as a pod that mounts it sees it.
+//! What a volume holds, as a pod that mounts it sees it. A claim that no pod
+//! but the coordinator's may mount is read by a pod that its account makes.
 
 use std::time::Duration;
 
@@ -85,7 +86,9 @@ pub async fn run(scope: &Scope, claim: &str, mode: &str, script: &str) -> anyhow
         }
     }))?;
     let api = scope.api::<Pod>();
-    let name = api.create(&PostParams::default(), &pod).await?.name_any();
+    let maker = scope.pods_on(claim).await?;
+    let made = maker.create(&PostParams::default(), &pod).await?;
+    let name = made.name_any();
     let phase = until("the reader has ended", LIMIT, || async {
         let pod = api.get(&name).await?;
         let status = pod.status.unwrap_or_default();

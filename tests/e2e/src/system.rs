@@ -23,6 +23,11 @@ pub fn shell_image() -> String {
     std::env::var("HCS_E2E_SHELL_IMAGE").unwrap_or_else(|_| "hcs-test/busybox:1".into())
 }
 
+/// A client with the coordinator's own account.
+pub async fn coordinator(cluster: &Cluster) -> anyhow::Result<kube::Client> {
+    cluster.account(SYSTEM_NAMESPACE, "coordinator").await
+}
+
 /// Pods of one component, `coordinator` or `node-agent`.
 pub async fn pods(cluster: &Cluster, component: &str) -> anyhow::Result<Vec<Pod>> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);

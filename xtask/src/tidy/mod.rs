@@ -2,6 +2,7 @@
 //! run reports everything that is wrong at once.
 
 mod dependencies;
+mod policies;
 mod purity;
 mod sources;
 
@@ -13,6 +14,7 @@ use anyhow::bail;
 /// Runs every check below `root`; an error if one of them found something.
 pub fn run(root: &Path) -> anyhow::Result<()> {
     let mut found = dependencies::check(root)?;
+    found.extend(policies::check(root)?);
     let files = rust_files(root)?;
     found.extend(purity::check(&files));
     found.extend(sources::check(&files));

@@ -1,9 +1,15 @@
-//! The API server holds the resource to its schema and its rules.
+//! The API server holds the resources to their schemas and their rules.
+
+mod disk;
+mod rollback;
 
 use e2e::cluster::{Cluster, Scope};
 use hypercloud_api::VirtualMachineImage;
+use k8s_openapi::NamespaceResourceScope;
+use kube::Resource;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// The mission's example, to the letter.
@@ -23,8 +29,11 @@ async fn scope(name: &str) -> anyhow::Result<Scope> {
 
 /// Asks the server to judge a spec without keeping it; what it said against
 /// it, if anything.
-async fn refusal(scope: &Scope, spec: Value) -> anyhow::Result<Option<String>> {
-    let resource = kube::core::ApiResource::erase::<VirtualMachineImage>(&());
+async fn refusal<K>(scope: &Scope, spec: Value) -> anyhow::Result<Option<String>>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let resource = kube::core::ApiResource::erase::<K>(&());
     let api: kube::Api<DynamicObject> =
         kube::Api::namespaced_with(scope.cluster.client.clone(), &scope.namespace, &resource);
     let object = DynamicObject::new("candidate", &resource).data(json!({"spec": spec}));
@@ -99,14 +108,17 @@ async fn exactly_one_source_with_a_usable_address_is_accepted() -> anyhow::Resul
             Some("objectName: Required"),
         ),
     ] {
-        judged(&scope, spec, said).await?;
+        judged::<VirtualMachineImage>(&scope, spec, said).await?;
     }
     scope.close().await
 }
 
-/// The server says `said` against `spec`, or nothing.
-async fn judged(scope: &Scope, spec: Value, said: Option<&str>) -> anyhow::Result<()> {
-    let answer = refusal(scope, spec.clone()).await?;
+/// The server says `said` against a `K` of this `spec`, or nothing.
+async fn judged<K>(scope: &Scope, spec: Value, said: Option<&str>) -> anyhow::Result<()>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let answer = refusal::<K>(scope, spec.clone()).await?;
     match (said, &answer) {
         (None, None) => {}
         (Some(said), Some(answer)) if answer.contains(said) => {}
@@ -206,7 +218,7 @@ async fn how_a_source_is_reached_makes_sense_or_is_refused() -> anyhow::Result<(
             Some("are for http sources"),
         ),
     ] {
-        judged(&scope, spec, said).await?;
+        judged::<VirtualMachineImage>(&scope, spec, said).await?;
     }
     scope.close().await
 }
@@ -243,20 +255,39 @@ async fn the_source_cannot_be_changed() -> anyhow::Result<()> {
             "preallocation is immutable",
         ),
     ] {
-        let patch = Patch::Merge(&change);
-        match api
-            .patch("ubuntu18.04", &PatchParams::default(), &patch)
-            .await
-        {
-            Err(kube::Error::Api(status)) => {
-                assert!(
-                    status.message.contains(said),
-                    "{change}: {}",
-                    status.message
-                );
-            }
-            other => panic!("{change}: {other:?}"),
-        }
+        unchanged::<VirtualMachineImage>(&scope, "ubuntu18.04", change, said).await?;
+    }
+    // Whom it is shared with is its owner's to change his mind about.
+    for sharing in [json!({"namespaces": ["team", "*"]}), json!(null)] {
+        let change = json!({"spec": {"sharedWith": sharing}});
+        api.patch(
+            "ubuntu18.04",
+            &PatchParams::default(),
+            &Patch::Merge(&change),
+        )
+        .await?;
     }
     scope.close().await
+}
+
+/// The server refuses to make this change to the `K` called `name`, and says
+/// `said`.
+async fn unchanged<K>(scope: &Scope, name: &str, change: Value, said: &str) -> anyhow::Result<()>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let patch = Patch::Merge(&change);
+    let parameters = PatchParams::default();
+    match scope.api::<K>().patch(name, &parameters, &patch).await {
+        Err(kube::Error::Api(status)) => {
+            assert!(
+                status.message.contains(said),
+                "{change}: {}",
+                status.message
+            );
+            Ok(())
+        }
+        other => anyhow::bail!("{change}: {other:?}"),
+    }
 }

@@ -11,6 +11,7 @@ mod object_store;
 mod packed;
 mod preallocation;
 mod privilege;
+mod protection;
 mod refusal;
 
 // The same object store that the engine is tested with.
