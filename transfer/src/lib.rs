@@ -1,26 +1,30 @@
-//! The import engine: from a source, through the format, onto a volume.
+//! The transfer engine: from a source, through the format, onto a volume, and
+//! from one volume to another.
 //!
 //! [`probe`] learns what a source is from its first bytes; [`import`] brings
-//! it onto a block device or into a disk file. The node agent and the command
+//! it onto a block device or into a disk file; [`copy`] brings one raw disk
+//! to another, or only what differs. The node agent and the command
 //! line share this crate; `hypercloud-disk` makes every decision about
 //! formats and plans, and this crate does the reading, writing and waiting.
 //!
 //! Invariants:
 //! - memory is bounded by [`Options::memory_budget`], whatever the image;
-//! - a [`Checkpoint`] is handed out only after the target was flushed, so it
+//! - a [`Checkpoint`] or [`CopyCheckpoint`] is handed out only after the target was flushed, so it
 //!   never runs ahead of the data;
 //! - a disk file appears under its name only when it is complete;
 //! - no URL's user part or query is ever shown ([`TransferError::message`]);
-//! - when [`import`] returns, nothing of it is still running.
+//! - when [`import`] or [`copy`] returns, nothing of it is still running.
 //!
 //! It must not know Kubernetes, gRPC or where checkpoints are kept.
 
 mod buffer;
 mod checkpoint;
 mod checksum;
+mod copy;
 mod digest;
 mod error;
 mod import;
+mod local;
 mod object_store;
 mod observer;
 mod options;
@@ -33,6 +37,7 @@ mod source;
 
 pub use checkpoint::Checkpoint;
 pub use checksum::{Algorithm, Checksum, ChecksumError};
+pub use copy::{Copied, CopyCheckpoint, CopyMode, CopyObserver, CopyRequest, CopySource};
 pub use error::{InvalidAuthorities, Side, SourceError, TargetError, TransferError};
 pub use hypercloud_disk::{ImageFormat, Packing, Refusal};
 pub use object_store::ObjectStoreError;
@@ -75,4 +80,25 @@ pub async fn import(
     cancel: CancellationToken,
 ) -> Result<Imported, TransferError> {
     import::import(request, options, observer, cancel).await
+}
+
+/// Copies a raw disk of this machine to another, or writes what differs.
+///
+/// Holes and zeros of the source are deallocated on the target rather than
+/// written. `observer` hears of progress and checkpoints; `cancel` ends the
+/// copy within a second. When this returns, both sides are closed and nothing
+/// is still running.
+///
+/// # Errors
+/// [`TransferError::Source`] or [`TransferError::Target`], by the side that
+/// failed; a target that is too small is told before anything is written.
+/// [`TransferError::is_retryable`] tells whether another try, with the last
+/// checkpoint, may succeed.
+pub async fn copy(
+    request: CopyRequest,
+    options: &Options,
+    observer: Arc<dyn CopyObserver>,
+    cancel: CancellationToken,
+) -> Result<Copied, TransferError> {
+    copy::copy(request, options, observer, cancel).await
 }

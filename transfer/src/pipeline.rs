@@ -20,10 +20,11 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::items::{Items, Next};
-use self::ledger::Ledger;
-pub(crate) use self::ledger::Position;
+pub(crate) use self::ledger::{Ledger, Position};
 pub(crate) use self::sequential::{Sequential, Supply};
+pub(crate) use self::worker::Output;
 use self::worker::Workers;
+pub(crate) use self::zeros::parts;
 use crate::buffer::{Buffer, Memory};
 use crate::digest::Tap;
 use crate::error::{Side, SourceError, TransferError};
@@ -399,7 +400,7 @@ impl Run {
 }
 
 /// How many threads decode and write.
-fn workers(options: &Options) -> usize {
+pub(crate) fn workers(options: &Options) -> usize {
     // Each has buffers of its own beside the budget. A few more than there
     // are cores: while some wait for the disk, the others decode.
     let cores = || std::thread::available_parallelism().map_or(2, usize::from);

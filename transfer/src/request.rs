@@ -153,6 +153,16 @@ pub enum TargetSpec {
     DiskFile(DiskFile),
 }
 
+impl TargetSpec {
+    /// Where the disk is in the end.
+    pub(crate) fn path(&self) -> PathBuf {
+        match self {
+            Self::BlockDevice(path) => path.clone(),
+            Self::DiskFile(file) => file.directory.join(&file.name),
+        }
+    }
+}
+
 /// A raw disk in a directory that may belong to somebody else: nothing below
 /// the directory is trusted, so no link, mount point or device node below it
 /// is followed.

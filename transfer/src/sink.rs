@@ -6,6 +6,7 @@
 mod block;
 mod disk;
 mod file;
+mod in_place;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub(crate) struct Target {
 enum Completion {
     Block,
     File(file::Unfinished),
+    InPlace,
 }
 
 impl Target {
@@ -78,10 +80,39 @@ impl Target {
         }
     }
 
+    /// Opens a disk to be changed where it is: a device, or the file of that
+    /// name. `None` where there is no such file. A file is given the size at
+    /// once; `room` is what it may come to take in its file system.
+    pub(crate) fn open_in_place(
+        spec: &TargetSpec,
+        needs: Needs,
+        room: u64,
+        options: &Options,
+    ) -> Result<Option<Self>, TargetError> {
+        let TargetSpec::DiskFile(spec) = spec else {
+            let (target, _) = Self::open(spec, needs, options, None)?;
+            return Ok(Some(target));
+        };
+        let Some((disk, identity)) = in_place::open(spec, needs, room, options)? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            disk: Arc::new(disk),
+            identity,
+            capacity: needs.size,
+            completion: Completion::InPlace,
+        }))
+    }
+
+    /// Whether it is a file rather than a device.
+    pub(crate) fn is_file(&self) -> bool {
+        !matches!(self.completion, Completion::Block)
+    }
+
     /// The most that a disk may have that was opened without a size.
     pub(crate) fn room(&self, options: &Options) -> Result<u64, TargetError> {
         match &self.completion {
-            Completion::Block => Ok(self.capacity),
+            Completion::Block | Completion::InPlace => Ok(self.capacity),
             Completion::File(_) if options.space_policy == SpacePolicy::Sparse => Ok(u64::MAX),
             Completion::File(unfinished) => unfinished.room(),
         }
@@ -91,7 +122,7 @@ impl Target {
     /// have.
     pub(crate) fn set_size(&self, size: u64) -> Result<(), TargetError> {
         match &self.completion {
-            Completion::Block => Ok(()),
+            Completion::Block | Completion::InPlace => Ok(()),
             Completion::File(unfinished) => unfinished.grow(self.disk.file(), size),
         }
     }
@@ -99,7 +130,7 @@ impl Target {
     /// Makes a verified disk durable, and visible under its name.
     pub(crate) fn complete(&self) -> Result<(), TargetError> {
         match &self.completion {
-            Completion::Block => self.disk.flush(),
+            Completion::Block | Completion::InPlace => self.disk.flush(),
             Completion::File(unfinished) => unfinished.complete(&self.disk),
         }
     }
@@ -118,7 +149,7 @@ impl Target {
                     tracing::warn!(error = %error, "wiping a refused disk failed");
                 }
             }
-            Completion::Block => {}
+            Completion::Block | Completion::InPlace => {}
             Completion::File(unfinished) if is_final || !options.keep_partial => {
                 unfinished.remove();
             }

@@ -15,6 +15,7 @@ mod tls;
 pub(crate) mod unpack;
 
 pub(crate) use client::{cause, shown};
+pub(crate) use file::validator;
 pub(crate) use http::{Refusal, Sign};
 
 use std::sync::Arc;

@@ -12,13 +12,15 @@ use std::process::Command;
 use std::sync::Arc;
 
 use hypercloud_transfer::{
-    AddressPolicy, CancellationToken, DiskFile, HttpSource, ImportRequest, Options, SourceSpec,
-    TargetSpec, import,
+    AddressPolicy, CancellationToken, CopyMode, CopyRequest, CopySource, DiskFile, HttpSource,
+    ImportRequest, Options, SourceSpec, TargetSpec, copy, import,
 };
 use liblzma::stream::{Check, Filters, LzmaOptions, MtStreamBuilder};
 
 const SIZE: u64 = 1 << 30;
 const LIMIT_MIB: u64 = 150;
+/// What a copy may take beside what the process had.
+const COPY_LIMIT_MIB: u64 = 64;
 
 /// Bytes that compress to about half.
 fn source(directory: &Path, size: u64) -> PathBuf {
@@ -89,11 +91,12 @@ fn serve(path: PathBuf) -> String {
 }
 
 fn peak_mib() -> u64 {
+    memory_mib("VmHWM:")
+}
+
+fn memory_mib(key: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with(key)).unwrap();
     line.split_whitespace()
         .nth(1)
         .unwrap()
@@ -138,7 +141,8 @@ fn pack_zstd(from: &Path, to: &Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_source_is_imported_in_little_memory() {
-    // One after the other: both are measured on this process.
+    // One after the other: all are measured on this process.
+    a_copy_takes_little_memory().await;
     a_gigabyte_is_imported_in_little_memory().await;
     what_is_packed_is_imported_in_little_memory().await;
 }
@@ -228,5 +232,46 @@ async fn a_gigabyte_is_imported_in_little_memory() {
             .arg(directory.path().join("disk.img"))
             .status();
         assert!(same.unwrap().success(), "{arguments:?}");
+    }
+}
+
+async fn a_copy_takes_little_memory() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let raw = source(from.path(), SIZE / 2);
+    // As many workers as there may be, whatever this machine has.
+    let options = Options {
+        workers: Some(64),
+        ..Options::default()
+    };
+    for mode in [CopyMode::Whole, CopyMode::Differences] {
+        let target = to.path().join("disk.img");
+        if mode == CopyMode::Differences {
+            let file = std::fs::File::create(&target).unwrap();
+            std::io::copy(&mut std::io::repeat(1).take(SIZE / 4), &mut &file).unwrap();
+        }
+        forget_peak();
+        let before = memory_mib("VmRSS:");
+        let request = CopyRequest {
+            source: CopySource::DiskFile {
+                directory: from.path().into(),
+                name: raw.file_name().unwrap().to_str().unwrap().into(),
+            },
+            target: TargetSpec::DiskFile(DiskFile {
+                directory: to.path().into(),
+                name: "disk.img".into(),
+                owner: None,
+                mode: 0o600,
+            }),
+            mode,
+            resume: None,
+        };
+        copy(request, &options, Arc::new(()), CancellationToken::new())
+            .await
+            .unwrap();
+        let taken = peak_mib() - before;
+        println!("{mode:?}: {taken} MiB beside {before}");
+        assert!(taken < COPY_LIMIT_MIB, "{mode:?}: {taken} MiB");
+        let same = Command::new("cmp").arg(&raw).arg(&target).status();
+        assert!(same.unwrap().success(), "{mode:?}");
     }
 }

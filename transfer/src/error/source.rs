@@ -181,6 +181,12 @@ pub enum SourceError {
     /// The path is neither a regular file nor a block device.
     #[error("{0} is neither a regular file nor a block device")]
     NotAFile(String),
+    /// A file name that is more than a name.
+    #[error("{0:?} is not a plain file name")]
+    InvalidName(String),
+    /// A name in a directory leads elsewhere: a link or a mount point.
+    #[error("{0} is a link or a mount point, which is not followed")]
+    Unsafe(String),
     /// An object store says why not.
     #[error(transparent)]
     ObjectStore(#[from] ObjectStoreError),
@@ -244,6 +250,8 @@ impl SourceError {
             Self::Client(_) => "ClientSetup",
             Self::ObjectStore(error) => error.reason(),
             Self::NotAFile(_) => "NotAFile",
+            Self::InvalidName(_) => "InvalidSourceName",
+            Self::Unsafe(_) => "UnsafeSource",
             Self::Read { .. } => "ReadFailed",
         }
     }

@@ -60,6 +60,20 @@ pub enum TargetError {
         #[source]
         source: std::io::Error,
     },
+    /// What the target holds could not be read, to compare it.
+    #[error("reading {path} at offset {offset}, to compare it, failed")]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// The system's words.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The source by another name.
+    #[error("{0} is the source itself: name two different disks")]
+    IsSource(PathBuf),
     /// Flushing failed: what was written before is not known to be safe.
     #[error("flushing {path} failed")]
     Flush {
@@ -91,6 +105,8 @@ impl TargetError {
             Self::Unsafe(_) => "UnsafeTarget",
             Self::Open { .. } => "TargetOpenFailed",
             Self::Write { .. } => "WriteFailed",
+            Self::Read { .. } => "TargetReadFailed",
+            Self::IsSource(_) => "TargetIsSource",
             Self::Flush { .. } => "FlushFailed",
             Self::Complete { .. } => "CompletionFailed",
         }
@@ -103,6 +119,7 @@ impl TargetError {
                 | Self::Busy(_)
                 | Self::Open { .. }
                 | Self::Write { .. }
+                | Self::Read { .. }
                 | Self::Flush { .. }
                 | Self::Complete { .. }
         )

@@ -14,7 +14,7 @@ pub(crate) struct Position {
 
 /// Keeps count of one run.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     under_way: BTreeSet<Position>,
     /// Ended while an earlier one had not, with their bytes.
     early: BTreeMap<Position, u64>,
@@ -29,7 +29,7 @@ pub(super) struct Ledger {
 impl Ledger {
     /// A ledger of a run that begins at `start`, `done` bytes being settled
     /// before it.
-    pub(super) fn new(start: Position, done: u64) -> Self {
+    pub(crate) fn new(start: Position, done: u64) -> Self {
         Self {
             under_way: BTreeSet::new(),
             early: BTreeMap::new(),
@@ -39,11 +39,11 @@ impl Ledger {
         }
     }
 
-    pub(super) fn begin(&mut self, item: Position) {
+    pub(crate) fn begin(&mut self, item: Position) {
         self.under_way.insert(item);
     }
 
-    pub(super) fn finish(&mut self, item: Position, bytes: u64) {
+    pub(crate) fn finish(&mut self, item: Position, bytes: u64) {
         if self.under_way.remove(&item) {
             self.early.insert(item, bytes);
             self.done += bytes;
@@ -52,7 +52,7 @@ impl Ledger {
 
     /// Items begun that a checkpoint does not count: the first that is not
     /// done, and all behind it.
-    pub(super) fn ahead(&self) -> usize {
+    pub(crate) fn ahead(&self) -> usize {
         let Some(first) = self.under_way.first() else {
             return 0;
         };
@@ -60,13 +60,13 @@ impl Ledger {
     }
 
     /// Bytes of the disk settled in all.
-    pub(super) fn done(&self) -> u64 {
+    pub(crate) fn done(&self) -> u64 {
         self.done
     }
 
     /// Before which position nothing is missing, and the bytes before it.
     /// `next` is the item to be begun next.
-    pub(super) fn settled(&mut self, next: Position) -> (Position, u64) {
+    pub(crate) fn settled(&mut self, next: Position) -> (Position, u64) {
         let floor = self.under_way.first().copied().unwrap_or(next).min(next);
         let later = self.early.split_off(&floor);
         let settled = std::mem::replace(&mut self.early, later);
@@ -76,7 +76,7 @@ impl Ledger {
     }
 
     /// The same at the end of a run, where items under way have failed.
-    pub(super) fn settled_to_first_gap(&self) -> (Position, u64) {
+    pub(crate) fn settled_to_first_gap(&self) -> (Position, u64) {
         match self.under_way.first() {
             Some(first) => {
                 let before: u64 = self.early.range(..first).map(|(_, bytes)| bytes).sum();

@@ -317,6 +317,7 @@ impl Writing {
         }
         let output = Output {
             disk: &self.disk,
+            zero_run: self.disk.zero_run(),
             written: &self.written,
             halt: &self.halt,
         };

@@ -106,16 +106,18 @@ impl Drop for Lent {
 }
 
 /// Where bytes go, and their count.
-pub(super) struct Output<'a> {
-    pub(super) disk: &'a Disk,
-    pub(super) written: &'a AtomicU64,
-    pub(super) halt: &'a CancellationToken,
+pub(crate) struct Output<'a> {
+    pub(crate) disk: &'a Disk,
+    /// The shortest run of zeros among data that is not written.
+    pub(crate) zero_run: usize,
+    pub(crate) written: &'a AtomicU64,
+    pub(crate) halt: &'a CancellationToken,
 }
 
 impl Output<'_> {
     /// Brings bytes onto the disk, long zeros as zeros.
-    pub(super) fn put(&self, guest: u64, bytes: &[u8]) -> Result<(), TransferError> {
-        for part in zeros::parts(bytes, self.disk.zero_run()) {
+    pub(crate) fn put(&self, guest: u64, bytes: &[u8]) -> Result<(), TransferError> {
+        for part in zeros::parts(bytes, self.zero_run) {
             let start = guest + part.start as u64;
             if part.is_zero {
                 let extent = Extent {
@@ -149,6 +151,7 @@ impl Worker {
     ) -> Result<(), TransferError> {
         let output = Output {
             disk,
+            zero_run: disk.zero_run(),
             written,
             halt,
         };

@@ -11,14 +11,14 @@ fn is_zero(bytes: &[u8]) -> bool {
 
 /// A part of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) start: usize,
-    pub(super) end: usize,
-    pub(super) is_zero: bool,
+pub(crate) struct Part {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) is_zero: bool,
 }
 
 /// The bytes in parts, in order: zeros of at least `shortest`, and the rest.
-pub(super) fn parts(bytes: &[u8], shortest: usize) -> impl Iterator<Item = Part> {
+pub(crate) fn parts(bytes: &[u8], shortest: usize) -> impl Iterator<Item = Part> {
     let mut at = 0;
     // A run of zeros that ends the data before it.
     let mut found: Option<Part> = None;

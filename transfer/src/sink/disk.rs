@@ -10,12 +10,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use hypercloud_disk::Extent;
-use rustix::fs::{Advice, FallocateFlags, OFlags};
+use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::Errno;
 
 use super::write_error;
 use crate::buffer::Buffer;
 use crate::error::TargetError;
+use crate::local::{self, fill, is_unaligned, set_direct};
 
 /// How zeros come onto the disk, best first. What a target does not support
 /// is found out once and not asked again.
@@ -106,14 +107,43 @@ impl Disk {
         match self.file.write_all_at(bytes, offset) {
             // Not aligned as this target wants it: go through the cache from
             // here on. Writing the same bytes again is harmless.
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                set_direct(&self.file, false);
-                self.direct.store(false, Ordering::Relaxed);
+            Err(error) if is_unaligned(&error) => {
+                self.go_through_cache();
                 self.file.write_all_at(bytes, offset)
             }
             result => result,
         }
         .map_err(|error| write_error(&self.path, offset, error))
+    }
+
+    fn go_through_cache(&self) {
+        set_direct(&self.file, false);
+        self.direct.store(false, Ordering::Relaxed);
+    }
+
+    /// Reads what is at a place now; behind the disk's end that is zeros.
+    /// `into` is of whole, aligned blocks.
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TargetError> {
+        let filled = match fill(&self.file, offset, into) {
+            Err(error) if is_unaligned(&error) => {
+                self.go_through_cache();
+                fill(&self.file, offset, into)
+            }
+            result => result,
+        }
+        .map_err(|source| TargetError::Read {
+            path: self.path.clone(),
+            offset,
+            source,
+        })?;
+        into.get_mut(filled..).unwrap_or_default().fill(0);
+        Ok(())
+    }
+
+    /// Where the next data is at or behind `at`; `end` where none is before
+    /// it.
+    pub(crate) fn next_data(&self, at: u64, end: u64) -> u64 {
+        local::next_data(&self.file, at, end)
     }
 
     /// Makes a place read as zeros; whether all of it does. Ends early once
@@ -201,22 +231,10 @@ impl Disk {
     pub(crate) fn head(&self, length: usize) -> Result<Vec<u8>, TargetError> {
         // Whole, aligned blocks, for direct I/O.
         let mut block = Buffer::fixed(length.next_multiple_of(4096));
-        let mut filled = 0;
-        while let Some(rest) = block.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match self.file.read_at(rest, filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                // A direct read that ended at the disk's unaligned end.
-                Err(_) if filled > 0 => break,
-                Err(source) => {
-                    return Err(TargetError::Open {
-                        path: self.path.clone(),
-                        source,
-                    });
-                }
-            }
-        }
+        let filled = fill(&self.file, 0, &mut block).map_err(|source| TargetError::Open {
+            path: self.path.clone(),
+            source,
+        })?;
         Ok(block.get(..filled.min(length)).unwrap_or_default().to_vec())
     }
 
@@ -226,15 +244,4 @@ impl Disk {
         self.write(0, &Buffer::fixed(head.len()))?;
         self.flush()
     }
-}
-
-/// Switches direct I/O; whether that worked.
-fn set_direct(file: &File, on: bool) -> bool {
-    rustix::fs::fcntl_getfl(file)
-        .map(|mut flags| {
-            flags.set(OFlags::DIRECT, on);
-            flags
-        })
-        .and_then(|flags| rustix::fs::fcntl_setfl(file, flags))
-        .is_ok()
 }

@@ -6,17 +6,15 @@
 //! takes the real name when it is complete.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid,
-};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use super::Needs;
 use super::disk::{Disk, Initially};
 use crate::error::TargetError;
+use crate::local;
 use crate::options::{Options, SpacePolicy};
 use crate::request::DiskFile;
 
@@ -36,20 +34,19 @@ pub(super) struct Opened {
     pub(super) resumed: bool,
 }
 
-fn path(spec: &DiskFile, name: &str) -> PathBuf {
+pub(super) fn path(spec: &DiskFile, name: &str) -> PathBuf {
     spec.directory.join(name)
 }
 
-fn judge_name(name: &str) -> Result<(), TargetError> {
-    let plain = !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']);
-    if plain {
+pub(super) fn judge_name(name: &str) -> Result<(), TargetError> {
+    if local::is_plain_name(name) {
         Ok(())
     } else {
         Err(TargetError::InvalidName(name.to_owned()))
     }
 }
 
-fn open_error(path: PathBuf, error: Errno) -> TargetError {
+pub(super) fn open_error(path: PathBuf, error: Errno) -> TargetError {
     match error {
         Errno::LOOP | Errno::XDEV => TargetError::Unsafe(path),
         Errno::AGAIN | Errno::BUSY => TargetError::Busy(path),
@@ -70,14 +67,10 @@ pub(super) fn open(
     resumes: Option<u64>,
 ) -> Result<Opened, TargetError> {
     judge_name(&spec.name)?;
-    let directory = rustix::fs::open(
-        &spec.directory,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .map_err(|error| open_error(spec.directory.clone(), error))?;
+    let directory = local::directory(&spec.directory)
+        .map_err(|error| open_error(spec.directory.clone(), error))?;
     let unfinished = Unfinished {
-        directory: File::from(directory),
+        directory,
         partial: format!(".{}.partial", spec.name),
         spec: spec.clone(),
     };
@@ -142,27 +135,9 @@ impl Unfinished {
         }
     }
 
-    fn open(&self, flags: OFlags, mode: Mode) -> Result<File, Errno> {
-        rustix::fs::openat2(
-            &self.directory,
-            self.partial.as_str(),
-            flags | OFlags::CLOEXEC | OFlags::NOFOLLOW,
-            mode,
-            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
-        )
-        .map(File::from)
-    }
-
-    /// The partial file that is there. It is looked at before it is opened:
-    /// opening a device does something, and the directory may be a tenant's.
+    /// The partial file that is there.
     fn open_existing(&self) -> Result<File, Errno> {
-        let found = self.open(OFlags::PATH, Mode::empty())?;
-        let mode = rustix::fs::fstat(&found)?.st_mode;
-        if FileType::from_raw_mode(mode) != FileType::RegularFile {
-            return Err(Errno::INVAL);
-        }
-        let same = format!("/proc/self/fd/{}", found.as_raw_fd());
-        rustix::fs::open(same, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+        local::open_regular(&self.directory, &self.partial, OFlags::RDWR)
     }
 
     /// The partial file, if it is the one that was left.
@@ -172,10 +147,7 @@ impl Unfinished {
         };
         let stat = rustix::fs::fstat(&file)
             .map_err(|error| open_error(path(&self.spec, &self.partial), error))?;
-        let same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && stat.st_ino == inode
-            && stat.st_nlink == 1
-            && stat.st_size as u64 == size;
+        let same = stat.st_ino == inode && stat.st_nlink == 1 && stat.st_size as u64 == size;
         Ok(same.then_some(file))
     }
 
@@ -192,23 +164,18 @@ impl Unfinished {
             Err(error) => return Err(open_error(shown(), error)),
         }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
-        self.open(flags, Mode::RUSR | Mode::WUSR)
+        let mode = Mode::RUSR | Mode::WUSR;
+        local::open_beneath(&self.directory, &self.partial, flags, mode)
             .map_err(|error| open_error(shown(), error))
     }
 
     /// Bytes that the file system has left.
     pub(super) fn room(&self) -> Result<u64, TargetError> {
-        rustix::fs::fstatvfs(&self.directory)
-            .map(|room| free(&room))
-            .map_err(|error| open_error(self.spec.directory.clone(), error))
+        room(&self.directory, &self.spec)
     }
 
     fn judge_space(&self, needed: u64, own: u64) -> Result<(), TargetError> {
-        let available = self.room()?.saturating_add(own);
-        if available < needed {
-            return Err(TargetError::TooSmall { needed, available });
-        }
-        Ok(())
+        judge_space(self.room()?, needed, own)
     }
 
     pub(super) fn grow(&self, file: &File, size: u64) -> Result<(), TargetError> {
@@ -272,6 +239,22 @@ impl Unfinished {
             tracing::warn!(error = %error, "removing a partial disk file failed");
         }
     }
+}
+
+/// Bytes that the file system of a directory has left.
+pub(super) fn room(directory: &File, spec: &DiskFile) -> Result<u64, TargetError> {
+    rustix::fs::fstatvfs(directory)
+        .map(|room| free(&room))
+        .map_err(|error| open_error(spec.directory.clone(), error))
+}
+
+/// Whether `needed` bytes fit into what is left, and what the file has.
+pub(super) fn judge_space(room: u64, needed: u64, own: u64) -> Result<(), TargetError> {
+    let available = room.saturating_add(own);
+    if available < needed {
+        return Err(TargetError::TooSmall { needed, available });
+    }
+    Ok(())
 }
 
 /// Bytes that are left for the disk's user: not the reserve that only root

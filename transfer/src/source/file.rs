@@ -130,7 +130,7 @@ impl FileReader {
 
 /// Inode, length and time of the last change of a regular file; a device has
 /// nothing that would tell.
-fn validator(file: &File) -> std::io::Result<Option<String>> {
+pub(crate) fn validator(file: &File) -> std::io::Result<Option<String>> {
     let metadata = file.metadata()?;
     Ok(metadata.is_file().then(|| {
         format!(

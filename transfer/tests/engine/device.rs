@@ -14,17 +14,22 @@ pub struct LoopDevice {
 impl LoopDevice {
     /// `None`, with a word on why, where there can be none.
     pub fn new(directory: &Path, size: usize, sector: u32) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: a loop device needs root");
-            return None;
-        }
         let backing = directory.join(format!("device-{}", Random::new(size as u64).next()));
         let mut noise = vec![0; size];
         Random::new(4711).fill(&mut noise);
         std::fs::write(&backing, noise).unwrap();
+        Self::attach(&backing, sector)
+    }
+
+    /// One on a file as it is.
+    pub fn attach(backing: &Path, sector: u32) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: a loop device needs root");
+            return None;
+        }
         let output = Command::new("losetup")
             .args(["--find", "--show", "--sector-size", &sector.to_string()])
-            .arg(&backing)
+            .arg(backing)
             .output()
             .expect("losetup is missing; install util-linux");
         if !output.status.success() {

@@ -7,6 +7,7 @@ mod address;
 mod arbitrary;
 mod bodies;
 mod checksum;
+mod copy;
 mod credentials;
 mod damage;
 mod device;
