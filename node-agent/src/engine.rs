@@ -37,6 +37,19 @@ pub struct ImportOrder {
     pub resume: Option<Checkpoint>,
 }
 
+/// One copy as the engine gets it.
+#[derive(Debug, Clone)]
+pub struct CopyOrder {
+    /// The volume to read.
+    pub source: Volume,
+    /// The volume to write.
+    pub target: Volume,
+    /// Whether only what differs is written.
+    pub only_differences: bool,
+    /// Where an earlier run stopped.
+    pub resume: Option<Checkpoint>,
+}
+
 /// A finished import.
 #[derive(Debug, Clone)]
 pub struct Imported {
@@ -48,20 +61,20 @@ pub struct Imported {
     pub digest: Option<Checksum>,
 }
 
-/// Who is told how an import goes. Called from any thread.
+/// Who is told how a transfer goes. Called from any thread.
 pub trait Observer: Send + Sync + 'static {
-    /// The source was looked at.
+    /// The source of an import was looked at.
     fn facts(&self, facts: Facts);
     /// Bytes moved.
     fn progress(&self, progress: Progress);
     /// The data up to here is on stable storage. Returns when the checkpoint
-    /// is, too; an error ends the import.
+    /// is, too; an error ends the transfer.
     fn checkpoint(&self, checkpoint: Checkpoint) -> io::Result<()>;
     /// The last byte was written.
     fn verifying(&self);
 }
 
-/// Moves image bytes.
+/// Moves the bytes of images and disks.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
     /// Looks at a source without moving its bytes.
@@ -76,4 +89,14 @@ pub trait Engine: Send + Sync + 'static {
         observer: Arc<dyn Observer>,
         stop: CancellationToken,
     ) -> Result<Imported, Failure>;
+
+    /// Brings one volume's disk to another; what it moved. When it returns,
+    /// nothing of the copy runs any more and both volumes are closed; an
+    /// error after `stop` was cancelled says nothing about the job.
+    async fn copy(
+        &self,
+        order: CopyOrder,
+        observer: Arc<dyn Observer>,
+        stop: CancellationToken,
+    ) -> Result<Progress, Failure>;
 }

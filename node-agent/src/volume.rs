@@ -208,8 +208,8 @@ pub enum VolumeError {
         /// What was seen last.
         absence: Absence,
     },
-    /// The place now holds something else than what was written.
-    #[error("{volume} was exchanged while it was written")]
+    /// The place now holds something else than what was written or read.
+    #[error("{volume} was exchanged while it was in use")]
     Exchanged {
         /// The volume asked for.
         volume: PodVolume,

@@ -4,6 +4,7 @@
 //! byte, a file system as `disk.img` for the user that virtual machines run
 //! as. Its types stop here.
 
+use std::cmp::Reverse;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use async_trait::async_trait;
 use hypercloud_transfer as transfer;
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, ImportOrder, Imported, Observer};
+use super::{CopyOrder, Engine, ImportOrder, Imported, Observer};
 use crate::job::state::{Checkpoint, Failure, Progress};
 use crate::source::{Access, Facts, Format, Source};
 use crate::volume::Volume;
@@ -36,7 +37,7 @@ pub struct StreamingEngine {
 }
 
 impl StreamingEngine {
-    /// An engine whose every import works by `options`.
+    /// An engine whose every transfer works by `options`.
     pub fn new(options: transfer::Options) -> Self {
         Self { options }
     }
@@ -92,6 +93,46 @@ impl Engine for StreamingEngine {
             digest: done.digest,
         })
     }
+
+    async fn copy(
+        &self,
+        order: CopyOrder,
+        observer: Arc<dyn Observer>,
+        stop: CancellationToken,
+    ) -> Result<Progress, Failure> {
+        let CopyOrder {
+            source,
+            target,
+            only_differences,
+            resume,
+        } = order;
+        let mode = if only_differences {
+            transfer::CopyMode::Differences
+        } else {
+            transfer::CopyMode::Whole
+        };
+        if let (Volume::Directory(_), transfer::CopyMode::Whole) = (&target, mode) {
+            clear(target.opening_path().join(DISK_NAME)).await;
+        }
+        let request = transfer::CopyRequest {
+            source: copy_source(&source),
+            target: target_spec(&target),
+            mode,
+            resume: resume.and_then(checkpoint_of),
+        };
+        let copying = transfer::copy(request, &self.options, Arc::new(Listener(observer)), stop);
+        let done = copying.await.map_err(|error| {
+            let mut volumes = [&source, &target].map(|found| (found.opening_path(), found.path()));
+            // One path may begin as the other does: the longer one first.
+            volumes.sort_by_key(|(opened_by, _)| Reverse(opened_by.as_os_str().len()));
+            volumes
+                .into_iter()
+                .fold(failure_of(&error), |failure, (opened_by, known_by)| {
+                    named(failure, &opened_by, known_by)
+                })
+        })?;
+        Ok(progress_of(done.progress))
+    }
 }
 
 /// Removes the disk that an earlier job left whole, but whose end nobody
@@ -127,6 +168,32 @@ impl transfer::Observer for Listener {
 
     fn verifying(&self) {
         self.0.verifying();
+    }
+}
+
+impl transfer::CopyObserver for Listener {
+    fn progress(&self, progress: transfer::Progress) {
+        self.0.progress(progress_of(progress));
+    }
+
+    fn checkpoint(&self, checkpoint: &transfer::CopyCheckpoint) -> io::Result<()> {
+        let value = serde_json::to_value(checkpoint).map_err(io::Error::other)?;
+        self.0.checkpoint(Checkpoint(value))
+    }
+
+    fn verifying(&self) {
+        self.0.verifying();
+    }
+}
+
+fn copy_source(volume: &Volume) -> transfer::CopySource {
+    let path = volume.opening_path();
+    match volume {
+        Volume::BlockDevice(_) => transfer::CopySource::BlockDevice(path),
+        Volume::Directory(_) => transfer::CopySource::DiskFile {
+            directory: path,
+            name: DISK_NAME.to_owned(),
+        },
     }
 }
 
@@ -176,8 +243,8 @@ fn target_spec(volume: &Volume) -> transfer::TargetSpec {
 }
 
 /// A checkpoint that this version of the transfer crate understands. One that
-/// it does not is no loss but time: the import starts over.
-fn checkpoint_of(checkpoint: Checkpoint) -> Option<transfer::Checkpoint> {
+/// it does not is no loss but time: the transfer starts over.
+fn checkpoint_of<C: serde::de::DeserializeOwned>(checkpoint: Checkpoint) -> Option<C> {
     serde_json::from_value(checkpoint.0)
         .inspect_err(|error| tracing::warn!(%error, "checkpoint is of another form, starting over"))
         .ok()

@@ -17,10 +17,11 @@ use super::board::{Board, Status};
 use super::journal::{Journal, JournalError};
 use super::record::Record;
 use super::retry;
+use super::spec::JobSpec;
 use super::state::{Checkpoint, Effect, Event, Failure, Phase, Progress, State, Work, step};
-use crate::engine::{Engine, ImportOrder, Imported, Observer};
+use crate::engine::{CopyOrder, Engine, ImportOrder, Imported, Observer};
 use crate::source::{Access, Facts};
-use crate::volume::{Volume, VolumeError, Volumes};
+use crate::volume::{PodVolume, Volume, VolumeError, Volumes};
 
 /// Shortest time between two progress reports of one job.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
@@ -44,6 +45,14 @@ pub struct Drive {
     /// How the source is reached; here and nowhere else while the job runs.
     access: Access,
     driven: Mutex<Driven>,
+}
+
+/// The volumes of a job, found.
+#[derive(Clone)]
+struct Held {
+    /// Of a copy.
+    source: Option<Volume>,
+    target: Volume,
 }
 
 struct Driven {
@@ -72,7 +81,7 @@ impl Drive {
     /// Runs the job from `Pending` to its end, or until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut event = Event::Admitted;
-        let mut volume = None;
+        let mut held = None;
         loop {
             let work = match self.clone().apply_off_thread(event).await {
                 Ok(Some(work)) => work,
@@ -80,28 +89,40 @@ impl Drive {
                 Err(failure) => return self.fail_in_memory(failure),
             };
             let next = match work {
-                Work::Prepare => self.prepare(&stop, &mut volume).await,
-                Work::Transfer => self.clone().transfer(&stop, volume.as_ref()).await,
-                Work::Release => Some(self.release(volume.as_ref()).await),
+                Work::Prepare => self.prepare(&stop, &mut held).await,
+                Work::Transfer => self.clone().transfer(&stop, held.as_ref()).await,
+                Work::Release => Some(self.release(held.as_ref()).await),
             };
             let Some(next) = next else { return };
             event = next;
         }
     }
 
-    async fn prepare(
-        &self,
-        stop: &CancellationToken,
-        volume: &mut Option<Volume>,
-    ) -> Option<Event> {
-        let wanted = self.driven.lock().record.spec.volume.clone();
+    /// The volumes that the job reads and writes.
+    fn wanted(&self) -> (Option<PodVolume>, PodVolume) {
+        let spec = &self.driven.lock().record.spec;
+        (spec.source().cloned(), spec.target().clone())
+    }
+
+    async fn prepare(&self, stop: &CancellationToken, held: &mut Option<Held>) -> Option<Event> {
+        let (source, target) = self.wanted();
+        // Both at once: kubelet takes its time only once.
+        let locate = async {
+            let source = async {
+                match &source {
+                    Some(source) => self.tools.volumes.locate(source).await.map(Some),
+                    None => Ok(None),
+                }
+            };
+            tokio::try_join!(source, self.tools.volumes.locate(&target))
+        };
         let located = tokio::select! {
             () = stop.cancelled() => return None,
-            located = self.tools.volumes.locate(&wanted) => located,
+            located = locate => located,
         };
         Some(match located {
-            Ok(found) => {
-                *volume = Some(found);
+            Ok((source, target)) => {
+                *held = Some(Held { source, target });
                 Event::Prepared
             }
             Err(error) => Event::Failed(volume_failure(&error)),
@@ -112,24 +133,13 @@ impl Drive {
     async fn transfer(
         self: Arc<Self>,
         stop: &CancellationToken,
-        volume: Option<&Volume>,
+        held: Option<&Held>,
     ) -> Option<Event> {
         let mut fruitless = 0;
         loop {
             let before = self.driven.lock().record.state.checkpoint.clone();
-            let failure = match self.clone().try_transfer(stop, volume?).await {
-                Ok(done) => {
-                    let Imported {
-                        facts,
-                        progress,
-                        digest,
-                    } = done;
-                    return Some(Event::Imported {
-                        facts,
-                        progress,
-                        digest,
-                    });
-                }
+            let failure = match self.clone().try_transfer(stop, held?).await {
+                Ok(completed) => return Some(completed),
                 Err(_) if stop.is_cancelled() => return None,
                 Err(failure) => failure,
             };
@@ -155,43 +165,85 @@ impl Drive {
                 () = tokio::time::sleep(pause) => {}
             }
             // Much can happen to a volume in a pause.
-            if let gone @ Event::Failed(_) = self.release(volume).await {
+            if let gone @ Event::Failed(_) = self.release(held).await {
                 return Some(gone);
             }
         }
     }
 
+    /// One try; its good end is an event.
     async fn try_transfer(
         self: Arc<Self>,
         stop: &CancellationToken,
-        volume: &Volume,
-    ) -> Result<Imported, Failure> {
-        let order = {
+        held: &Held,
+    ) -> Result<Event, Failure> {
+        let (spec, resume) = {
             let record = &self.driven.lock().record;
-            let spec = record.spec.clone();
-            ImportOrder {
-                source: spec.source,
-                access: self.access.clone(),
-                volume: volume.clone(),
-                expected: spec.expected,
-                checksum: spec.checksum,
-                format: spec.format,
-                preallocation: spec.preallocation,
-                resume: record.state.checkpoint.clone(),
+            (record.spec.clone(), record.state.checkpoint.clone())
+        };
+        let (held, stop) = (held.clone(), stop.child_token());
+        let transfer = async move {
+            match spec {
+                JobSpec::Import(spec) => {
+                    let order = ImportOrder {
+                        source: spec.source,
+                        access: self.access.clone(),
+                        volume: held.target,
+                        expected: spec.expected,
+                        checksum: spec.checksum,
+                        format: spec.format,
+                        preallocation: spec.preallocation,
+                        resume,
+                    };
+                    let engine = self.tools.engine.clone();
+                    let Imported {
+                        facts,
+                        progress,
+                        digest,
+                    } = engine.import(order, self, stop).await?;
+                    Ok(Event::Completed {
+                        facts: Some(facts),
+                        progress,
+                        digest,
+                    })
+                }
+                JobSpec::Copy(spec) => {
+                    let source = held
+                        .source
+                        .ok_or_else(|| fault("the copy has no volume to read"))?;
+                    let order = CopyOrder {
+                        source,
+                        target: held.target,
+                        only_differences: spec.only_differences,
+                        resume,
+                    };
+                    let engine = self.tools.engine.clone();
+                    let progress = engine.copy(order, self, stop).await?;
+                    Ok(Event::Completed {
+                        facts: None,
+                        progress,
+                        digest: None,
+                    })
+                }
             }
         };
-        let engine = self.tools.engine.clone();
-        let import = engine.import(order, self, stop.child_token());
-        let ended = AssertUnwindSafe(import).catch_unwind().await;
+        let ended = AssertUnwindSafe(transfer).catch_unwind().await;
         ended.unwrap_or_else(|_| Err(fault("the transfer ended by a fault of the agent")))
     }
 
-    async fn release(&self, volume: Option<&Volume>) -> Event {
-        let wanted = self.driven.lock().record.spec.volume.clone();
-        let Some(volume) = volume else {
+    /// Looks whether the volumes are still the ones that were found.
+    async fn release(&self, held: Option<&Held>) -> Event {
+        let Some(held) = held else {
             return Event::Released;
         };
-        match self.tools.volumes.recheck(&wanted, volume).await {
+        let (source, target) = self.wanted();
+        let recheck = async {
+            if let (Some(source), Some(found)) = (&source, &held.source) {
+                self.tools.volumes.recheck(source, found).await?;
+            }
+            self.tools.volumes.recheck(&target, &held.target).await
+        };
+        match recheck.await {
             Ok(()) => Event::Released,
             Err(error) => Event::Failed(volume_failure(&error)),
         }

@@ -1,7 +1,8 @@
 //! All jobs of the node: starts, resumes and cancels them.
 //!
 //! Invariants: a job that was answered for is in the journal; the same
-//! identity is the same job; no two jobs hold one volume at a time; not more
+//! identity is the same job; a volume that one job writes no other job has at
+//! the same time, but several may read one; not more
 //! than the set number of jobs move bytes; a job is forgotten only when
 //! nothing of it runs any more. A caller that goes away in the middle of a
 //! call changes nothing of that. A source's access is in no journal: a job
@@ -10,19 +11,20 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use super::board::{Board, Status};
+use super::claims::{Claims, Use};
 use super::drive::{Drive, Tools};
 use super::journal::{Journal, JournalError, SetAside};
 use super::record::Record;
-use super::spec::{ImportSpec, JobId};
+use super::spec::{JobId, JobSpec};
 use super::state::{Effect, Event, State, step};
 use crate::engine::Engine;
 use crate::source::Access;
@@ -40,13 +42,13 @@ struct Shared {
     /// Held while the set of jobs changes; the next job's sequence number.
     admission: tokio::sync::Mutex<u64>,
     slots: Arc<Semaphore>,
-    writers: Mutex<HashMap<VolumeName, Weak<tokio::sync::Mutex<()>>>>,
+    claims: Claims,
     stopping: CancellationToken,
     tasks: TaskTracker,
 }
 
 struct Entry {
-    spec: ImportSpec,
+    spec: JobSpec,
     /// Asks the job's task to stop.
     stop: CancellationToken,
     /// Nothing of the job runs any more.
@@ -111,7 +113,7 @@ impl Jobs {
             entries: Mutex::default(),
             admission: tokio::sync::Mutex::new(next),
             slots: Arc::new(Semaphore::new(concurrent.max(1))),
-            writers: Mutex::default(),
+            claims: Claims::default(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
@@ -130,10 +132,10 @@ impl Jobs {
     pub async fn start(
         &self,
         id: JobId,
-        spec: ImportSpec,
+        spec: impl Into<JobSpec>,
         access: Access,
     ) -> Result<Status, StartError> {
-        let this = self.clone();
+        let (this, spec) = (self.clone(), spec.into());
         self.shared
             .tasks
             .spawn(async move { this.admit(id, spec, access).await })
@@ -166,7 +168,7 @@ impl Jobs {
         let (state, effects) = step(record.state, Event::Restarted);
         record.state = state;
         let unfinished = effects.contains(&Effect::Report);
-        let awaiting_access = unfinished && record.spec.needs_access;
+        let awaiting_access = unfinished && record.spec.needs_access();
         self.board().put(Status {
             awaiting_access,
             ..Status::new(&record.id, &record.state)
@@ -187,12 +189,7 @@ impl Jobs {
         }
     }
 
-    async fn admit(
-        &self,
-        id: JobId,
-        spec: ImportSpec,
-        access: Access,
-    ) -> Result<Status, StartError> {
+    async fn admit(&self, id: JobId, spec: JobSpec, access: Access) -> Result<Status, StartError> {
         let mut next = self.shared.admission.lock().await;
         let known = self.shared.entries.lock().get(&id).cloned();
         if let Some(entry) = known {
@@ -226,10 +223,8 @@ impl Jobs {
         let status = Status::new(&record.id, &record.state);
         self.board().put(status.clone());
         let (entry, ended) = self.enter(&record);
-        tracing::info!(
-            job = %record.id, source = %record.spec.source, volume = %record.spec.volume,
-            "job accepted"
-        );
+        let (source, volume) = (record.spec.from_where(), record.spec.target());
+        tracing::info!(job = %record.id, source, %volume, "job accepted");
         let (sender, receiver) = oneshot::channel();
         // The receiver is right here.
         let _ = sender.send(access);
@@ -280,46 +275,28 @@ impl Jobs {
         access: oneshot::Receiver<Access>,
     ) {
         let span = tracing::info_span!("job", job = %record.id);
-        let volume = record.spec.volume.volume_name.clone();
+        let volumes = wanted(&record.spec);
         let (this, stop) = (self.clone(), entry.stop.clone());
         let task = async move {
             let _ended = ended;
             let turn = async {
                 let access = access.await.ok()?;
-                let writer = this.writer(volume).await;
+                let claimed = this.shared.claims.take(volumes).await;
                 let slot = this.shared.slots.clone().acquire_owned().await;
-                Some((access, writer, slot))
+                Some((access, claimed, slot))
             };
             let turn = tokio::select! {
                 () = stop.cancelled() => None,
                 turn = turn => turn,
             };
             // Without an access nobody will hand one in any more.
-            let Some((access, _writer, _slot)) = turn else {
+            let Some((access, _claimed, _slot)) = turn else {
                 return;
             };
             let drive = Drive::new(record, access, this.shared.tools.clone());
             Arc::new(drive).run(stop).await;
         };
         self.shared.tasks.spawn(task.instrument(span));
-    }
-
-    /// Waits until no other job has the volume. The name of a
-    /// PersistentVolume is one volume, whichever pod holds it.
-    async fn writer(&self, volume: VolumeName) -> OwnedMutexGuard<()> {
-        let lock = {
-            let mut writers = self.shared.writers.lock();
-            writers.retain(|_, lock| lock.strong_count() > 0);
-            match writers.get(&volume).and_then(Weak::upgrade) {
-                Some(lock) => lock,
-                None => {
-                    let lock = Arc::default();
-                    writers.insert(volume, Arc::downgrade(&lock));
-                    lock
-                }
-            }
-        };
-        lock.lock_owned().await
     }
 
     async fn forget(&self, id: JobId) -> Result<(), CancelError> {
@@ -343,4 +320,16 @@ impl Jobs {
         tracing::info!(job = %id, "job forgotten");
         Ok(())
     }
+}
+
+/// The volumes that a job has to have, and for what. The name of a
+/// PersistentVolume is one volume, whichever pod holds it.
+fn wanted(spec: &JobSpec) -> Vec<(VolumeName, Use)> {
+    let source = spec.source().map(|volume| (volume, Use::Read));
+    let target = (spec.target(), Use::Write);
+    [source, Some(target)]
+        .into_iter()
+        .flatten()
+        .map(|(volume, what)| (volume.volume_name.clone(), what))
+        .collect()
 }

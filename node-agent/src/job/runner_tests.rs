@@ -1,6 +1,7 @@
 //! The jobs with an engine whose every move the test makes.
 
 mod access;
+mod copies;
 mod puppet;
 
 use puppet::*;

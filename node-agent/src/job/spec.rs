@@ -61,6 +61,76 @@ impl fmt::Display for JobId {
     }
 }
 
+/// What a job is asked to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum JobSpec {
+    /// Fill a volume with an image.
+    Import(ImportSpec),
+    /// Bring one volume's disk to another volume.
+    Copy(CopySpec),
+}
+
+impl JobSpec {
+    /// The volume that is written: no other job may have it meanwhile.
+    pub fn target(&self) -> &PodVolume {
+        match self {
+            Self::Import(import) => &import.volume,
+            Self::Copy(copy) => &copy.target,
+        }
+    }
+
+    /// The volume that is read, where there is one: other jobs may read it,
+    /// too.
+    pub fn source(&self) -> Option<&PodVolume> {
+        match self {
+            Self::Import(_) => None,
+            Self::Copy(copy) => Some(&copy.source),
+        }
+    }
+
+    /// Where the bytes come from, for the log.
+    pub fn from_where(&self) -> String {
+        match self {
+            Self::Import(import) => import.source.to_string(),
+            Self::Copy(copy) => copy.source.to_string(),
+        }
+    }
+
+    /// Whether a restart loses what lets the job in at its source.
+    pub fn needs_access(&self) -> bool {
+        match self {
+            Self::Import(import) => import.needs_access,
+            Self::Copy(_) => false,
+        }
+    }
+}
+
+impl From<ImportSpec> for JobSpec {
+    fn from(spec: ImportSpec) -> Self {
+        Self::Import(spec)
+    }
+}
+
+impl From<CopySpec> for JobSpec {
+    fn from(spec: CopySpec) -> Self {
+        Self::Copy(spec)
+    }
+}
+
+/// Brings one volume's disk to another volume of the same pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CopySpec {
+    /// The volume that is read, and never written.
+    pub source: PodVolume,
+    /// The volume that is written.
+    pub target: PodVolume,
+    /// Whether the target holds another state of the same disk, so that both
+    /// are read and only what differs is written.
+    pub only_differences: bool,
+}
+
 /// Fills a volume with the image at a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

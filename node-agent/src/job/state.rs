@@ -1,7 +1,7 @@
 //! The life of one job, as a pure function.
 //!
 //! ```text
-//!            Admitted      Prepared          Verifying        Imported
+//!            Admitted      Prepared          Verifying        Completed
 //!  Pending ----------> Preparing ----> Transferring ----> Verifying ----> Finalizing
 //!     ^                    |             |   ^    |           |               |
 //!     |                    |   Progressed|   |Checkpointed    |               | Released
@@ -11,7 +11,7 @@
 //!     +--- Restarted: every phase before an end                  +----->  Failed
 //! ```
 //!
-//! `Imported` may also come straight after `Transferring`. A restart keeps
+//! `Completed` may also come straight after `Transferring`. A restart keeps
 //! the last checkpoint. An event that has no place in a phase (a late
 //! progress report, say) changes nothing.
 //!
@@ -35,7 +35,7 @@ pub struct Progress {
     pub total: u64,
     /// Those of them that are done.
     pub done: u64,
-    /// Bytes received from the source, over all runs.
+    /// Bytes received or read from the source, over all runs.
     pub received: u64,
     /// Bytes written to the volume, zeros not counted.
     pub written: u64,
@@ -66,7 +66,7 @@ pub enum Phase {
     Verifying,
     /// The volume is given back.
     Finalizing,
-    /// The volume holds the image.
+    /// The volume holds the disk.
     Succeeded,
     /// The job ended without its volume filled.
     Failed(Failure),
@@ -125,9 +125,9 @@ pub enum Event {
     /// The last byte was written.
     Verifying,
     /// The transfer is complete and on stable storage.
-    Imported {
-        /// What was found at the source.
-        facts: Facts,
+    Completed {
+        /// What was found at the source of an import.
+        facts: Option<Facts>,
         /// Final figures.
         progress: Progress,
         /// Digest of the source's bytes, where it was computed.
@@ -208,14 +208,14 @@ pub fn step(mut state: State, event: Event) -> (State, Vec<Effect>) {
         }
         (
             Phase::Transferring | Phase::Verifying,
-            Event::Imported {
+            Event::Completed {
                 facts,
                 progress,
                 digest,
             },
         ) => {
             state.phase = Phase::Finalizing;
-            state.facts = Some(facts);
+            state.facts = facts;
             state.progress = progress;
             state.digest = digest;
             vec![Report, Begin(Work::Release)]

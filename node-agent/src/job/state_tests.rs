@@ -73,8 +73,8 @@ fn events() -> Vec<Event> {
         Event::Progressed(progress(9)),
         Event::Checkpointed(checkpoint(9)),
         Event::Verifying,
-        Event::Imported {
-            facts: facts(),
+        Event::Completed {
+            facts: Some(facts()),
             progress: progress(1 << 30),
             digest: Some(digest()),
         },
@@ -87,8 +87,8 @@ fn events() -> Vec<Event> {
 /// The events that have a place in a phase: phase before, event, phase after,
 /// effects.
 fn transitions() -> Vec<(Phase, Event, Phase, Vec<Effect>)> {
-    let imported = || Event::Imported {
-        facts: facts(),
+    let imported = || Event::Completed {
+        facts: Some(facts()),
         progress: progress(1 << 30),
         digest: Some(digest()),
     };
@@ -207,8 +207,8 @@ fn a_whole_life_in_a_row() {
         Event::Prepared,
         Event::Progressed(progress(9)),
         Event::Verifying,
-        Event::Imported {
-            facts: facts(),
+        Event::Completed {
+            facts: Some(facts()),
             progress: progress(1 << 30),
             digest: Some(digest()),
         },

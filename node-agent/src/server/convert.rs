@@ -7,7 +7,7 @@ use hypercloud_proto::agent::v1 as proto;
 use tonic::Status;
 
 use crate::job::board;
-use crate::job::spec::{ImportSpec, JobId};
+use crate::job::spec::{CopySpec, ImportSpec, JobId};
 use crate::job::state::{Failure, Phase, Progress};
 use crate::node::Node;
 use crate::source::{Access, Checksum, Facts, Format, Packing};
@@ -25,22 +25,11 @@ pub(super) fn import_spec(spec: proto::ImportSpec) -> Result<(ImportSpec, Access
     let format = format_in(spec.format)?;
     let (source, access) =
         source(spec.source).map_err(|e| invalid(crate::job::drive::chain(&e)))?;
-    let volume = spec
-        .volume
-        .ok_or_else(|| invalid("the import names no volume"))?;
-    let mode = match volume.mode() {
-        proto::VolumeMode::Block => VolumeMode::Block,
-        proto::VolumeMode::Filesystem => VolumeMode::Filesystem,
-        proto::VolumeMode::Unspecified => return Err(invalid("the volume has no mode")),
-    };
+    let volume = volume_in(spec.volume, "volume")?;
     let checksum = spec.checksum.as_deref().map(str::parse::<Checksum>);
     let spec = ImportSpec {
         source,
-        volume: PodVolume {
-            pod_uid: PodUid::parse(&volume.pod_uid).map_err(invalid)?,
-            volume_name: VolumeName::parse(&volume.volume_name).map_err(invalid)?,
-            mode,
-        },
+        volume,
         expected: spec.expected.map(facts_in).transpose()?,
         checksum: checksum.transpose().map_err(invalid)?,
         format,
@@ -48,6 +37,45 @@ pub(super) fn import_spec(spec: proto::ImportSpec) -> Result<(ImportSpec, Access
         needs_access: !access.is_plain(),
     };
     Ok((spec, access))
+}
+
+pub(super) fn copy_spec(spec: proto::CopySpec) -> Result<CopySpec, Status> {
+    let source = volume_in(spec.source, "source volume")?;
+    let target = volume_in(spec.target, "target volume")?;
+    if source.volume_name == target.volume_name {
+        return Err(invalid(format!(
+            "the source and the target are the same volume, {}: name two",
+            target.volume_name
+        )));
+    }
+    if source.pod_uid != target.pod_uid {
+        return Err(invalid(format!(
+            "the source is held by pod {} and the target by pod {}: one pod has to hold both",
+            source.pod_uid, target.pod_uid
+        )));
+    }
+    Ok(CopySpec {
+        source,
+        target,
+        only_differences: spec.only_differences,
+    })
+}
+
+/// A volume of the request, which calls it `what`.
+fn volume_in(volume: Option<proto::PodVolume>, what: &str) -> Result<PodVolume, Status> {
+    let volume = volume.ok_or_else(|| invalid(format!("the job names no {what}")))?;
+    let mode = match volume.mode() {
+        proto::VolumeMode::Block => VolumeMode::Block,
+        proto::VolumeMode::Filesystem => VolumeMode::Filesystem,
+        proto::VolumeMode::Unspecified => {
+            return Err(invalid(format!("the {what} has no mode")));
+        }
+    };
+    Ok(PodVolume {
+        pod_uid: PodUid::parse(&volume.pod_uid).map_err(invalid)?,
+        volume_name: VolumeName::parse(&volume.volume_name).map_err(invalid)?,
+        mode,
+    })
 }
 
 /// A format, where one is specified.
@@ -262,6 +290,60 @@ mod tests {
             let mut spec = import();
             spoil(&mut spec);
             let status = import_spec(spec).unwrap_err();
+            assert_eq!(status.code(), tonic::Code::InvalidArgument);
+            assert!(
+                status.message().contains(said),
+                "{:?} of {said:?}",
+                status.message()
+            );
+        }
+    }
+
+    fn copy() -> proto::CopySpec {
+        let volume = |name: &str, mode: proto::VolumeMode| proto::PodVolume {
+            pod_uid: "u-1".into(),
+            volume_name: name.into(),
+            mode: mode.into(),
+        };
+        proto::CopySpec {
+            source: Some(volume("pvc-1", proto::VolumeMode::Block)),
+            target: Some(volume("pvc-2", proto::VolumeMode::Filesystem)),
+            only_differences: true,
+        }
+    }
+
+    #[test]
+    fn every_gap_in_a_copy_is_named() {
+        let spec = copy_spec(copy()).unwrap();
+        assert_eq!(spec.source.mode, VolumeMode::Block);
+        assert_eq!(spec.target.mode, VolumeMode::Filesystem);
+        assert!(spec.only_differences);
+        type Spoil = fn(&mut proto::CopySpec);
+        fn source(spec: &mut proto::CopySpec) -> &mut proto::PodVolume {
+            spec.source.as_mut().unwrap()
+        }
+        fn target(spec: &mut proto::CopySpec) -> &mut proto::PodVolume {
+            spec.target.as_mut().unwrap()
+        }
+        let gaps: [(&str, Spoil); 9] = [
+            ("no source volume", |s| s.source = None),
+            ("no target volume", |s| s.target = None),
+            ("source volume has no mode", |s| source(s).mode = 0),
+            ("target volume has no mode", |s| target(s).mode = 77),
+            ("pod UID", |s| source(s).pod_uid = "../x".into()),
+            ("PersistentVolume", |s| target(s).volume_name = "..".into()),
+            ("PersistentVolume", |s| source(s).volume_name = "".into()),
+            ("the same volume", |s| {
+                target(s).volume_name = "pvc-1".into()
+            }),
+            ("one pod has to hold both", |s| {
+                target(s).pod_uid = "u-2".into();
+            }),
+        ];
+        for (said, spoil) in gaps {
+            let mut spec = copy();
+            spoil(&mut spec);
+            let status = copy_spec(spec).unwrap_err();
             assert_eq!(status.code(), tonic::Code::InvalidArgument);
             assert!(
                 status.message().contains(said),

@@ -17,8 +17,10 @@ use super::{convert, watch};
 use crate::engine::Engine;
 use crate::job::drive::chain;
 use crate::job::runner::{Jobs, StartError};
+use crate::job::spec::JobSpec;
 use crate::job::state::Failure;
 use crate::node::Node;
+use crate::source::Access;
 
 /// Longest time that a look at a source may take.
 const PROBE_LIMIT: Duration = Duration::from_secs(60);
@@ -112,7 +114,14 @@ impl NodeAgent for AgentService {
         let request = request.into_inner();
         let id = convert::job_id(&request.job_id)?;
         let (spec, access) = match request.spec {
-            Some(Spec::Import(spec)) => convert::import_spec(spec)?,
+            Some(Spec::Import(spec)) => {
+                let (spec, access) = convert::import_spec(spec)?;
+                (JobSpec::Import(spec), access)
+            }
+            Some(Spec::Copy(spec)) => {
+                let spec = convert::copy_spec(spec)?;
+                (JobSpec::Copy(spec), Access::default())
+            }
             None => return Err(Status::invalid_argument("the job has no specification")),
         };
         let status = self

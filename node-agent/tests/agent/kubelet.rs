@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use node_agent::volume::{PodUid, PodVolume, VolumeMode, VolumeName};
-use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, unmount};
 use tempfile::TempDir;
 
 pub const POD: &str = "5f0c6e0e-8a3f-4f2e-9d42-0b1a4c6c7d11";
@@ -78,6 +78,11 @@ impl Mounted {
     pub fn tmpfs(path: PathBuf, options: &CStr) -> Self {
         mount("test", &path, "tmpfs", MountFlags::empty(), options).unwrap();
         Self(path)
+    }
+
+    /// Lets nobody write to it any more, as a pod asks for that reads only.
+    pub fn make_read_only(&self) {
+        mount_remount(&self.0, MountFlags::RDONLY, c"").unwrap();
     }
 
     pub fn bind(source: &Path, path: PathBuf) -> Self {

@@ -1,5 +1,5 @@
 //! The agent from outside: volumes on real mounts and loop devices, the
-//! server over real TLS, whole imports, and the process with its signals.
+//! server over real TLS, whole imports and copies, and the process with its signals.
 //!
 //! What needs root says so and passes where it is missing.
 
@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod certificates;
+mod copy;
 mod import;
 mod kubelet;
 mod process;

@@ -87,14 +87,14 @@ async fn holding_ends_at_once_as_process_one() {
     ends_well(&mut child, Duration::from_secs(2)).await;
 }
 
-struct Agent {
-    place: TempDir,
+pub struct Agent {
+    pub place: TempDir,
     authority: Authority,
     ports: [u16; 2],
 }
 
 impl Agent {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let (place, authority) = (tempfile::tempdir().unwrap(), Authority::new());
         fs::create_dir(place.path().join("tls")).unwrap();
         authority.equip_agent(&place.path().join("tls"));
@@ -108,7 +108,7 @@ impl Agent {
         }
     }
 
-    fn spawn(&self, kubelet: &Path) -> Child {
+    pub fn spawn(&self, kubelet: &Path) -> Child {
         let path = |name| self.place.path().join(name);
         let log = fs::File::options()
             .create(true)
@@ -136,7 +136,7 @@ impl Agent {
             .unwrap()
     }
 
-    async fn client(&self) -> NodeAgentClient<Channel> {
+    pub async fn client(&self) -> NodeAgentClient<Channel> {
         let mut client = NodeAgentClient::new(self.authority.coordinator(self.ports[0]));
         eventually("the agent answers", async || {
             client.get_node(proto::GetNodeRequest {}).await.ok()
@@ -154,7 +154,7 @@ impl Agent {
         asked.await.unwrap().success()
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.place.path().join("log")).unwrap()
     }
 }

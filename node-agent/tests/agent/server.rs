@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hypercloud_proto::agent::v1 as proto;
-use node_agent::engine::{Engine, ImportOrder, Imported, Observer};
+use node_agent::engine::{CopyOrder, Engine, ImportOrder, Imported, Observer};
 use node_agent::job::runner::Jobs;
-use node_agent::job::state::Failure;
+use node_agent::job::state::{Failure, Progress};
 use node_agent::node::Node;
 use node_agent::server::{AgentService, Serving, serve};
 use node_agent::source::{Access, Facts, Source};
@@ -25,8 +25,17 @@ use tonic::{Code, Streaming};
 use crate::certificates::Authority;
 use crate::{DEADLINE, eventually};
 
-/// Knows no source, and never gets to import.
+/// Knows no source, and never gets to move anything.
 struct Barren;
+
+async fn idle<T>(stop: CancellationToken) -> Result<T, Failure> {
+    stop.cancelled().await;
+    Err(Failure {
+        reason: "Cancelled".into(),
+        message: String::new(),
+        retryable: false,
+    })
+}
 
 #[async_trait]
 impl Engine for Barren {
@@ -44,12 +53,16 @@ impl Engine for Barren {
         _: Arc<dyn Observer>,
         stop: CancellationToken,
     ) -> Result<Imported, Failure> {
-        stop.cancelled().await;
-        Err(Failure {
-            reason: "Cancelled".into(),
-            message: String::new(),
-            retryable: false,
-        })
+        idle(stop).await
+    }
+
+    async fn copy(
+        &self,
+        _: CopyOrder,
+        _: Arc<dyn Observer>,
+        stop: CancellationToken,
+    ) -> Result<Progress, Failure> {
+        idle(stop).await
     }
 }
 

@@ -23,6 +23,7 @@ pub(super) fn record(id: &str, sequence: u64, at: u64) -> Record {
         preallocation: false,
         needs_access: false,
     };
+    let spec = spec.into();
     let events = [
         Event::Admitted,
         Event::Prepared,
@@ -80,7 +81,7 @@ fn what_is_no_record_is_set_aside_and_the_rest_loads() {
         ("misnamed.json", good.clone()),
         (
             "future.json",
-            good.replacen("\"version\":1", "\"version\":2", 1),
+            good.replacen("\"version\":1", "\"version\":3", 1),
         ),
         ("escape.json", good.replace("\"7f\"", "\"../7f\"")),
     ];

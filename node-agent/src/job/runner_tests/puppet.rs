@@ -9,10 +9,10 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{Engine, ImportOrder, Imported, Observer};
+use crate::engine::{CopyOrder, Engine, ImportOrder, Imported, Observer};
 use crate::job::board::{Change, Status};
 use crate::job::runner::{Jobs, StartError};
-use crate::job::spec::{ImportSpec, JobId};
+use crate::job::spec::{CopySpec, ImportSpec, JobId, JobSpec};
 use crate::job::state::{Failure, Phase, Progress};
 use crate::source::{Access, Facts, Format, HttpUrl, Source};
 use crate::volume::{
@@ -30,7 +30,19 @@ pub(super) struct Running {
     pub end: oneshot::Sender<Result<Imported, Failure>>,
 }
 
-pub(super) struct Puppet(mpsc::UnboundedSender<Running>);
+/// One copy that waits for the test to end it.
+pub(super) struct Copying {
+    pub order: CopyOrder,
+    pub observer: Arc<dyn Observer>,
+    pub stop: CancellationToken,
+    /// Dropping it makes the copy panic.
+    pub end: oneshot::Sender<Result<Progress, Failure>>,
+}
+
+pub(super) struct Puppet {
+    imports: mpsc::UnboundedSender<Running>,
+    copies: mpsc::UnboundedSender<Copying>,
+}
 
 #[async_trait]
 impl Engine for Puppet {
@@ -45,7 +57,7 @@ impl Engine for Puppet {
         stop: CancellationToken,
     ) -> Result<Imported, Failure> {
         let (end, ended) = oneshot::channel();
-        self.0
+        self.imports
             .send(Running {
                 order,
                 observer,
@@ -54,6 +66,23 @@ impl Engine for Puppet {
             })
             .unwrap();
         ended.await.expect("the test lets this import die")
+    }
+
+    async fn copy(
+        &self,
+        order: CopyOrder,
+        observer: Arc<dyn Observer>,
+        stop: CancellationToken,
+    ) -> Result<Progress, Failure> {
+        let (end, ended) = oneshot::channel();
+        let copying = Copying {
+            order,
+            observer,
+            stop,
+            end,
+        };
+        self.copies.send(copying).unwrap();
+        ended.await.expect("the test lets this copy die")
     }
 }
 
@@ -86,23 +115,26 @@ impl Volumes for Imagined {
 pub(super) struct Node {
     pub jobs: Jobs,
     running: Mutex<mpsc::UnboundedReceiver<Running>>,
+    copying: Mutex<mpsc::UnboundedReceiver<Copying>>,
 }
 
 impl Node {
     pub fn start(journal: &Path, concurrent: usize) -> Self {
-        let (engine, running) = mpsc::unbounded_channel();
-        let engine = Arc::new(Puppet(engine));
+        let (imports, running) = mpsc::unbounded_channel();
+        let (copies, copying) = mpsc::unbounded_channel();
+        let engine = Arc::new(Puppet { imports, copies });
         let (jobs, set_aside) =
             Jobs::open(journal, engine, Arc::new(Imagined), concurrent).unwrap();
         assert!(set_aside.is_empty(), "{set_aside:?}");
         Self {
             jobs,
             running: Mutex::new(running),
+            copying: Mutex::new(copying),
         }
     }
 
     /// Starts a job whose source everybody may read.
-    pub async fn begin(&self, name: &str, spec: ImportSpec) -> Result<Status, StartError> {
+    pub async fn begin(&self, name: &str, spec: impl Into<JobSpec>) -> Result<Status, StartError> {
         self.jobs.start(id(name), spec, Access::default()).await
     }
 
@@ -113,9 +145,16 @@ impl Node {
             .unwrap()
     }
 
-    /// Whether an import waits to be driven.
+    pub async fn next_copy(&self) -> Copying {
+        timeout(DEADLINE, self.copying.lock().await.recv())
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    /// Whether no import and no copy waits to be driven.
     pub async fn none_waits(&self) -> bool {
-        self.running.lock().await.is_empty()
+        self.running.lock().await.is_empty() && self.copying.lock().await.is_empty()
     }
 
     pub async fn until(&self, name: &str, wanted: impl Fn(&Phase) -> bool) -> Status {
@@ -138,14 +177,26 @@ pub(super) fn id(name: &str) -> JobId {
     JobId::parse(name).unwrap()
 }
 
+fn pod_volume(name: &str) -> PodVolume {
+    PodVolume {
+        pod_uid: PodUid::parse("pod-1").unwrap(),
+        volume_name: VolumeName::parse(name).unwrap(),
+        mode: VolumeMode::Filesystem,
+    }
+}
+
+pub(super) fn copy(source: &str, target: &str) -> CopySpec {
+    CopySpec {
+        source: pod_volume(source),
+        target: pod_volume(target),
+        only_differences: true,
+    }
+}
+
 pub(super) fn spec(volume: &str) -> ImportSpec {
     ImportSpec {
         source: Source::Http(HttpUrl::parse("http://images.test/a").unwrap()),
-        volume: PodVolume {
-            pod_uid: PodUid::parse("pod-1").unwrap(),
-            volume_name: VolumeName::parse(volume).unwrap(),
-            mode: VolumeMode::Filesystem,
-        },
+        volume: pod_volume(volume),
         expected: None,
         checksum: None,
         format: None,
