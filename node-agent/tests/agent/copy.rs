@@ -85,7 +85,7 @@ impl Volume {
         }
     }
 
-    fn is_let_go(self) {
+    fn let_go(self) {
         if let Self::Filesystem(mounted) = &self {
             unmount(&mounted.0, UnmountFlags::empty()).expect("nothing holds the volume");
         }
@@ -206,9 +206,9 @@ async fn every_kind_of_volume_is_copied_to_every_other() {
         for (volume, name) in [(source, "pvc-1"), (target, "pvc-2")] {
             if let Volume::Block { .. } = &volume {
                 fs::remove_file(kubelet.devices(CSI).join(name)).unwrap();
-                volume.is_let_go();
+                volume.let_go();
             } else {
-                volume.is_let_go();
+                volume.let_go();
                 // As kubelet does: the directory would be looked for first.
                 let point = kubelet.mount_point(name);
                 fs::remove_dir(&point).unwrap();
@@ -306,8 +306,8 @@ async fn a_cancelled_copy_lets_go_of_both_volumes() {
     forget(&mut client).await;
     let took = asked_at.elapsed();
     assert!(took < std::time::Duration::from_secs(5), "{took:?}");
-    source.is_let_go();
-    target.is_let_go();
+    source.let_go();
+    target.let_go();
     let journal = agent.place.path().join("state/jobs/job-1.json");
     assert!(!journal.exists());
 }
@@ -327,7 +327,8 @@ async fn what_cannot_be_copied_is_told_by_its_reason() {
         fs::remove_file(path).unwrap();
         symlink("/etc/passwd", path).unwrap();
     };
-    let table: [(&str, &dyn Fn(&Path)); 3] = [
+    type Change<'a> = &'a dyn Fn(&Path);
+    let table: [(&str, Change<'_>); 3] = [
         ("TargetTooSmall", &|_| {}),
         ("UnsafeSource", &links),
         ("NotFound", &|path| fs::remove_file(path).unwrap()),

@@ -226,7 +226,7 @@ impl Run {
             || offset - kept.offset >= self.interval().saturating_mul(PASSED);
         let behind = self.is_behind();
         let won = offset > kept.offset;
-        if !behind && !(due && won) {
+        if !(behind || due && won) {
             return Ok(());
         }
         let checkpoint = won.then(|| self.mark(offset, done));
