@@ -2,7 +2,7 @@
 //!
 //! Every replica serves health; the one that holds the Lease ([`leader`])
 //! keeps the certificates ([`tls`]), the links to the node agents
-//! ([`agents`]) and the reconcilers ([`image`]), whose shells share
+//! ([`agents`]) and the reconcilers ([`image`], [`rollback`]), whose shells share
 //! [`shell`].
 //!
 //! Invariants: what decides (`plan`, `validate`, `status`, `leader::decide`,
@@ -19,6 +19,7 @@ pub mod holder;
 pub mod image;
 pub mod leader;
 pub mod metrics;
+pub mod rollback;
 pub mod shell;
 pub mod tls;
 pub mod volume;

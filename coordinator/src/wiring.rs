@@ -25,6 +25,7 @@ use crate::image;
 use crate::image::plan::Policy;
 use crate::leader::Candidate;
 use crate::metrics::Metrics;
+use crate::rollback;
 use crate::shell::Shell;
 use crate::tls;
 
@@ -119,6 +120,7 @@ async fn lead(
     let (endpoints_sender, endpoints) = watch::channel(Endpoints::new());
     let pool = Pool::new(tls_receiver);
     let image_changes = pool.changes();
+    let rollback_changes = pool.changes();
     let agents: Arc<dyn Agents> = Arc::new(pool.clone());
     let reporter = Reporter {
         controller: REPORTER.to_owned(),
@@ -156,6 +158,10 @@ async fn lead(
         async {
             image::controller::run(Arc::new(images), image_changes, stop.clone()).await;
             // Without its controllers a leader must not hold the Lease.
+            stop.cancel();
+        },
+        async {
+            rollback::controller::run(Arc::new(shell), rollback_changes, stop.clone()).await;
             stop.cancel();
         },
     );

@@ -1,0 +1,125 @@
+//! Does the actions of a plan (client required). Nothing is decided here.
+//!
+//! Every action is safe to repeat: see [`crate::shell::write`].
+
+use hypercloud_api::{RollbackPhase, names};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::api::{Api, PostParams};
+
+use super::build;
+use super::observation::Observation;
+use super::plan::{another, present};
+use super::verdict::{Action, Plan, Verdict, waiting};
+use crate::again::{Again, RECHECK};
+use crate::copy::execute::{Learnt, act as act_copy};
+use crate::copy::{self};
+use crate::holder::Problem;
+use crate::shell::Shell;
+use crate::shell::error::ExecuteError;
+use crate::shell::write::{Creation, Finalizer, created, deleted, exactly, set_finalizer};
+
+/// What came of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What holds after its actions.
+    pub verdict: Verdict,
+    /// When to look again.
+    pub again: Again,
+}
+
+/// Does the actions of `plan` in order and answers with what holds after
+/// them. The first failure ends the plan, and so does what has to be waited
+/// for. Only a cancellation that fails keeps nothing else from being done: it
+/// is told of at the end.
+pub async fn execute(
+    shell: &Shell,
+    seen: &Observation,
+    plan: &Plan,
+) -> Result<Outcome, ExecuteError> {
+    let mut outcome = Outcome {
+        verdict: plan.verdict.clone(),
+        again: plan.again,
+    };
+    let mut uncancelled = None;
+    for action in &plan.actions {
+        tracing::debug!(?action, "acting");
+        let learnt = match act(shell, seen, action).await {
+            Ok(Some(learnt)) => learnt,
+            Ok(None) => continue,
+            Err(error) if matches!(action, Action::Copy(copy::Action::CancelJob { .. })) => {
+                uncancelled.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        outcome.again = match learnt {
+            Verdict::Waiting { .. } => Again::After(RECHECK),
+            Verdict::Writing { .. } => plan.again,
+            _ => Again::Now,
+        };
+        outcome.verdict = learnt;
+        break;
+    }
+    match uncancelled {
+        Some(error) => Err(error),
+        None => Ok(outcome),
+    }
+}
+
+/// Does one action; answers with a verdict where something was learnt.
+async fn act(
+    shell: &Shell,
+    seen: &Observation,
+    action: &Action,
+) -> Result<Option<Verdict>, ExecuteError> {
+    let rollback = &seen.rollback;
+    let namespace = rollback.metadata.namespace.as_deref().unwrap_or_default();
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(shell.client.clone(), namespace);
+    match action {
+        Action::AddFinalizer => {
+            set_finalizer(&shell.client, rollback, Finalizer::Present).await?;
+            Ok(None)
+        }
+        Action::RemoveFinalizer => {
+            set_finalizer(&shell.client, rollback, Finalizer::Absent).await?;
+            Ok(None)
+        }
+        Action::CreateRestored { size } => {
+            // A plan makes this only where the target is.
+            let Some(target) = &seen.target else {
+                return Ok(None);
+            };
+            let claim = build::restored(rollback, target, *size);
+            let made = claims.create(&PostParams::default(), &claim).await;
+            Ok(created(made, Creation::CLAIM)?.map(|problem| told(seen, problem)))
+        }
+        Action::DeleteRestored { uid } => {
+            let name = names::restored_claim(seen.uid());
+            let gone = claims.delete(&name, &exactly(uid)).await;
+            deleted(gone, "delete the restored claim")?;
+            Ok(None)
+        }
+        Action::Copy(action) => {
+            let holder = build::holder(rollback, seen.target.as_ref(), seen.attempt());
+            Ok(match act_copy(shell, &holder, action).await? {
+                Learnt::Done => None,
+                Learnt::Told(problem) => Some(told(seen, problem)),
+                Learnt::Started(job) => {
+                    let node = seen.copy().map(|copy| copy.node_name.clone());
+                    let node = node.unwrap_or_default();
+                    Some(Verdict::Writing { node, job })
+                }
+                Learnt::Refused(failure) => Some(another(seen, failure).verdict),
+            })
+        }
+    }
+}
+
+/// What the API server refuses is for the user to read.
+fn told(seen: &Observation, problem: Problem) -> Verdict {
+    let phase = match present(seen) {
+        RollbackPhase::Pending => RollbackPhase::Preparing,
+        phase => phase,
+    };
+    waiting(phase, &problem.reason, problem.message)
+}
