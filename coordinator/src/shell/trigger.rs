@@ -126,6 +126,10 @@ where
     result
 }
 
+/// How the controller says that a reconcile ended.
+pub type Ended<K> =
+    Result<(ObjectRef<Guarded<K>>, Requeue), ControllerError<ReconcileError, watcher::Error>>;
+
 /// How often in a row the reconciles of each resource of a kind failed.
 pub struct Failures<K: Kind>(Mutex<HashMap<ObjectRef<Guarded<K>>, u32>>);
 
@@ -170,13 +174,7 @@ impl<K: Kind> Failures<K> {
     }
 
     /// Takes note of how a reconcile ended.
-    pub fn ended(
-        &self,
-        result: Result<
-            (ObjectRef<Guarded<K>>, Requeue),
-            ControllerError<ReconcileError, watcher::Error>,
-        >,
-    ) {
+    pub fn ended(&self, result: Ended<K>) {
         match result {
             Ok((object, _)) => self.over(&object),
             Err(error @ (ControllerError::QueueError(_) | ControllerError::RunnerError(_))) => {

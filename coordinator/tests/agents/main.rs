@@ -14,7 +14,8 @@ use hypercloud_coordinator::agents::source::{
 };
 use hypercloud_coordinator::agents::table::Change;
 use hypercloud_coordinator::agents::{
-    AgentError, AgentState, Agents, Facts, ImageFormat, ImportJob, JobState, VolumeKind,
+    AgentError, AgentState, Agents, CopyJob, CopyVolume, Facts, ImageFormat, ImportJob, JobState,
+    VolumeKind,
 };
 use hypercloud_coordinator::tls::issue::{self, KeyedCertificate, Purpose};
 use hypercloud_proto::agent::v1 as proto;
@@ -117,6 +118,20 @@ fn import(id: &str) -> ImportJob {
     }
 }
 
+fn copy(id: &str) -> CopyJob {
+    let volume = |name: &str, kind| CopyVolume {
+        name: name.into(),
+        kind,
+    };
+    CopyJob {
+        id: id.into(),
+        pod_uid: "pod".into(),
+        source: volume("pv-1", VolumeKind::Block),
+        target: volume("pv-2", VolumeKind::Filesystem),
+        only_differences: true,
+    }
+}
+
 fn web() -> Source {
     Source {
         place: Place::Http {
@@ -181,6 +196,72 @@ async fn jobs_are_started_followed_and_cancelled() {
     links.pool.cancel("n1", "uid-0").await.unwrap();
     assert_eq!(links.pool.jobs_of("uid"), []);
     links.pool.cancel("n1", "uid-0").await.unwrap();
+    links.close().await;
+}
+
+#[tokio::test]
+async fn a_copy_is_started_with_both_volumes_and_followed() {
+    let keys = certificates();
+    let agent = Simulated::named("n1");
+    let address = agent.serve(&keys.authority, &keys.server).await;
+    let mut links = Links::to([("n1".into(), address)].into(), keys.client);
+    links
+        .until("the snapshot", |pool| pool.synced() == ["n1"])
+        .await;
+    let copy = copy("uid-3");
+    let started = links.pool.copy("n1", &copy).await.unwrap();
+    assert_eq!(started.state, JobState::Pending);
+    let volume = |name: &str, mode: proto::VolumeMode| {
+        Some(proto::PodVolume {
+            pod_uid: "pod".into(),
+            volume_name: name.into(),
+            mode: mode.into(),
+        })
+    };
+    let asked = proto::CopySpec {
+        source: volume("pv-1", proto::VolumeMode::Block),
+        target: volume("pv-2", proto::VolumeMode::Filesystem),
+        only_differences: true,
+    };
+    assert_eq!(agent.copied(), [asked]);
+    agent.put(job("uid-3", proto::JobState::Succeeded, 1024));
+    let done = |pool: &Pool| pool.jobs_of("uid")[0].job.state == JobState::Succeeded;
+    links.until("the end", done).await;
+    // The same id is the same job, whatever it came to.
+    let again = links.pool.copy("n1", &copy).await.unwrap();
+    assert_eq!(again.state, JobState::Succeeded);
+    agent.answer_starts_with(tonic::Code::InvalidArgument);
+    let refused = links.pool.copy("n1", &copy).await.unwrap_err();
+    assert!(matches!(refused, AgentError::Refused { .. }), "{refused}");
+    links.close().await;
+}
+
+#[tokio::test]
+async fn every_listener_hears_of_every_change() {
+    let keys = certificates();
+    let agent = Simulated::named("n1");
+    let address = agent.serve(&keys.authority, &keys.server).await;
+    let mut links = Links::to([("n1".into(), address)].into(), keys.client);
+    let mut others = [links.pool.changes(), links.pool.changes()];
+    // One that listens no more keeps nothing from the others.
+    drop(links.pool.changes());
+    links
+        .until("the snapshot", |pool| pool.synced() == ["n1"])
+        .await;
+    agent.put(job("uid-0", proto::JobState::Transferring, 512));
+    let known = |pool: &Pool| !pool.jobs_of("uid").is_empty();
+    links.until("the job", known).await;
+    for other in &mut others {
+        let wait = async {
+            let mut heard = vec![];
+            while heard.last() != Some(&Change::Owner("uid".into())) {
+                heard.push(other.recv().await.unwrap());
+            }
+            heard
+        };
+        let heard = tokio::time::timeout(DEADLINE, wait).await.unwrap();
+        assert_eq!(heard[0], Change::Agents);
+    }
     links.close().await;
 }
 

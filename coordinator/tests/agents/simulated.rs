@@ -24,6 +24,7 @@ pub struct Simulated {
     events: broadcast::Sender<Event>,
     refuse: Arc<Mutex<Option<Code>>>,
     asked: Arc<Mutex<(Vec<Source>, ImportSpec)>>,
+    copied: Arc<Mutex<Vec<CopySpec>>>,
     stop: CancellationToken,
 }
 
@@ -35,6 +36,7 @@ impl Simulated {
             events: broadcast::channel(64).0,
             refuse: Arc::default(),
             asked: Arc::default(),
+            copied: Arc::default(),
             stop: CancellationToken::new(),
         }
     }
@@ -76,6 +78,11 @@ impl Simulated {
         self.asked.lock().unwrap().clone()
     }
 
+    /// The specifications of its copies.
+    pub fn copied(&self) -> Vec<CopySpec> {
+        self.copied.lock().unwrap().clone()
+    }
+
     pub fn answer_starts_with(&self, code: Code) {
         *self.refuse.lock().unwrap() = Some(code);
     }
@@ -113,10 +120,14 @@ impl NodeAgent for Simulated {
             return Err(Status::new(code, "as told"));
         }
         let request = request.into_inner();
-        if let Some(start_job_request::Spec::Import(spec)) = request.spec {
-            let mut asked = self.asked.lock().unwrap();
-            asked.0.extend(spec.source.clone());
-            asked.1 = spec;
+        match request.spec {
+            Some(start_job_request::Spec::Import(spec)) => {
+                let mut asked = self.asked.lock().unwrap();
+                asked.0.extend(spec.source.clone());
+                asked.1 = spec;
+            }
+            Some(start_job_request::Spec::Copy(spec)) => self.copied.lock().unwrap().push(spec),
+            None => return Err(Status::invalid_argument("no job")),
         }
         let id = request.job_id;
         let known = self.jobs.lock().unwrap().get(&id).cloned();

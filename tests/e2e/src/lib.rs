@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod disk;
 pub mod image;
 pub mod reader;
+pub mod rollback;
 pub mod source;
 pub mod system;
 pub mod wait;

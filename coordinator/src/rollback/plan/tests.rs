@@ -1,1 +1,544 @@
-//! Plans by value.
+//! Plans by value, one for each state that a rollback can be found in.
+
+use hypercloud_api::{CopyStatus, VirtualMachineVolumeRollback, VirtualMachineVolumeRollbackSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::*;
+use crate::agents::{AgentsSeen, CopyJob, CopyVolume, JobSeen, JobState, Progress, VolumeKind};
+use crate::holder::{HolderSeen, HolderState, Problem};
+use crate::rollback::status;
+use crate::volume::snapshot::{ContentSeen, SnapshotSeen};
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
+}
+
+/// Nothing was done yet, and nothing is in the way.
+fn fresh() -> Observation {
+    let spec = VirtualMachineVolumeRollbackSpec {
+        pvc_name: "disk".into(),
+        volume_snapshot_name: "before".into(),
+    };
+    let mut rollback = VirtualMachineVolumeRollback::new("back", spec);
+    rollback.metadata.uid = Some("uid".into());
+    rollback.metadata.finalizers = Some(vec![names::FINALIZER.into()]);
+    Observation {
+        rollback,
+        target: Some(TargetSeen {
+            uid: "claim".into(),
+            deleting: false,
+            lost: false,
+            volume_name: Some("pv".into()),
+            volume_handle: Some("vol".into()),
+            storage_class: Some("fast".into()),
+            mode: hypercloud_api::VolumeMode::Block,
+            access_modes: vec!["ReadWriteOnce".into()],
+            capacity: 2 << 30,
+        }),
+        snapshot: Some(SnapshotSeen {
+            uid: "snap".into(),
+            claim: Some("disk".into()),
+            ready: true,
+            restore_size: Some(1 << 30),
+            content: Some(ContentSeen {
+                driver: "csi".into(),
+                volume_handle: Some("vol".into()),
+                volume_mode: None,
+            }),
+            ..SnapshotSeen::default()
+        }),
+        restored: None,
+        holders: vec![],
+        users: vec![],
+        before: None,
+        agents: AgentsSeen {
+            synced: vec!["n1".into()],
+            ..AgentsSeen::default()
+        },
+    }
+}
+
+/// The status becomes what `verdict` makes of it.
+fn told(seen: &mut Observation, verdict: &Verdict, at: Timestamp) {
+    seen.rollback.status = Some(status::next(&seen.rollback, verdict, at));
+}
+
+/// Claim and snapshot were accepted.
+fn accepted() -> Observation {
+    let mut seen = fresh();
+    let verdict = Verdict::Accepted {
+        pvc_uid: "claim".into(),
+        snapshot_uid: "snap".into(),
+    };
+    told(&mut seen, &verdict, ago(60));
+    seen
+}
+
+fn holder(attempt: u32, state: HolderState) -> HolderSeen {
+    HolderSeen {
+        name: names::rollback_holder("uid", attempt),
+        uid: format!("pod-{attempt}"),
+        since: None,
+        deleting_since: None,
+        node: Some("n1".into()),
+        state,
+    }
+}
+
+/// The snapshot is restored, and a holder has both volumes.
+fn held() -> Observation {
+    let mut seen = accepted();
+    seen.restored = Some(RestoredSeen {
+        uid: "restored".into(),
+        since: None,
+        deleting_since: None,
+        lost: false,
+        volume_name: Some("pv-restored".into()),
+        problem: None,
+    });
+    seen.holders = vec![holder(0, HolderState::Holding)];
+    seen
+}
+
+/// The volume is closed to pods.
+fn closed(at: Timestamp) -> Observation {
+    let mut seen = held();
+    told(&mut seen, &Verdict::Closed, at);
+    seen
+}
+
+fn chosen_verdict() -> Verdict {
+    Verdict::Chosen {
+        job_id: "uid-0".into(),
+        node: "n1".into(),
+        holder_uid: "pod-0".into(),
+    }
+}
+
+/// The job is chosen, and not started.
+fn chosen() -> Observation {
+    let mut seen = closed(ago(30));
+    told(&mut seen, &chosen_verdict(), ago(20));
+    seen
+}
+
+fn job(state: JobState, done: u64) -> Job {
+    let total = if done > 0 { 100 } else { 0 };
+    Job {
+        id: "uid-0".into(),
+        state,
+        progress: Progress {
+            total,
+            done,
+            received: done,
+            written: done / 2,
+        },
+        ..Job::default()
+    }
+}
+
+/// The agent has the job.
+fn working(state: JobState, done: u64) -> Observation {
+    let mut seen = chosen();
+    seen.agents.jobs = vec![JobSeen {
+        node: "n1".into(),
+        job: job(state, done),
+    }];
+    seen
+}
+
+fn planned(seen: &Observation) -> Plan {
+    plan(seen, now())
+}
+
+/// Reason of a plan without actions that waits.
+#[track_caller]
+fn waits(seen: &Observation) -> (RollbackPhase, String) {
+    let plan = planned(seen);
+    assert_eq!(plan.actions, [], "{plan:?}");
+    match plan.verdict {
+        Verdict::Waiting { phase, reason, .. } => (phase, reason),
+        other => panic!("waits not: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn fails(seen: &Observation) -> (String, String) {
+    match planned(seen).verdict {
+        Verdict::Failed { reason, message } => (reason, message),
+        other => panic!("fails not: {other:?}"),
+    }
+}
+
+#[test]
+fn the_finalizer_comes_first() {
+    let mut seen = fresh();
+    seen.rollback.metadata.finalizers = None;
+    assert_eq!(
+        planned(&seen),
+        Plan::act([Action::AddFinalizer], Verdict::Keep)
+    );
+}
+
+#[test]
+fn what_is_not_there_is_waited_for() {
+    let pending = |reason: &str| (RollbackPhase::Pending, reason.to_owned());
+    let mut seen = fresh();
+    seen.snapshot.as_mut().unwrap().ready = false;
+    assert_eq!(waits(&seen), pending("SnapshotNotReady"));
+    seen.snapshot = None;
+    assert_eq!(waits(&seen), pending("SnapshotNotFound"));
+    seen.target.as_mut().unwrap().volume_name = None;
+    assert_eq!(waits(&seen), pending("PvcNotBound"));
+    seen.target = None;
+    assert_eq!(waits(&seen), pending("PvcNotFound"));
+}
+
+#[test]
+fn a_snapshot_of_another_volume_is_refused() {
+    let other = |change: fn(&mut SnapshotSeen)| {
+        let mut seen = fresh();
+        change(seen.snapshot.as_mut().unwrap());
+        let (reason, message) = fails(&seen);
+        assert_eq!(reason, "SnapshotOfOtherVolume");
+        message
+    };
+    let message = other(|snapshot| snapshot.claim = Some("data".into()));
+    assert!(
+        message.contains("of the claim data, not of disk"),
+        "{message}"
+    );
+    other(|snapshot| snapshot.claim = None);
+    let message = other(|snapshot| {
+        snapshot.content.as_mut().unwrap().volume_handle = Some("former".into());
+    });
+    assert!(message.contains("former claim disk"), "{message}");
+    // A content that does not tell is not held against it.
+    let mut seen = fresh();
+    seen.snapshot.as_mut().unwrap().content = None;
+    assert!(matches!(planned(&seen).verdict, Verdict::Accepted { .. }));
+}
+
+#[test]
+fn an_images_claim_is_never_rolled_back() {
+    let mut seen = fresh();
+    seen.rollback.spec.pvc_name = "vmim-ubuntu".into();
+    assert_eq!(fails(&seen).0, "ClaimReserved");
+}
+
+#[test]
+fn users_are_named_waited_for_and_given_up_on() {
+    let mut seen = fresh();
+    seen.users = vec!["vm".into()];
+    let pods = vec!["vm".to_owned()];
+    let verdict = Verdict::InUse { pods };
+    assert_eq!(
+        planned(&seen),
+        Plan::say(verdict.clone(), Again::After(SOON))
+    );
+    told(&mut seen, &verdict, ago(299));
+    assert_eq!(planned(&seen).verdict, verdict);
+    told(&mut seen, &Verdict::Keep, now());
+    let status = seen.rollback.status.as_mut().unwrap();
+    status.in_use_since = Some(Time(ago(301)));
+    let (reason, message) = fails(&seen);
+    assert_eq!(reason, "VolumeInUse");
+    assert!(message.contains("by the pod vm"), "{message}");
+    // They are gone just in time.
+    seen.users.clear();
+    assert!(matches!(planned(&seen).verdict, Verdict::Accepted { .. }));
+}
+
+#[test]
+fn a_user_that_comes_before_it_began_is_given_way() {
+    let mut seen = closed(ago(30));
+    seen.users = vec!["vm".into()];
+    let plan = planned(&seen);
+    let delete = copy::Action::DeleteHolder {
+        name: "vmrollback-uid-holder-0".into(),
+        uid: "pod-0".into(),
+    };
+    assert_eq!(plan.actions, [Action::Copy(delete)]);
+    assert!(matches!(plan.verdict, Verdict::InUse { .. }));
+}
+
+#[test]
+fn an_older_rollback_of_the_claim_goes_first() {
+    let mut seen = accepted();
+    seen.before = Some("older".into());
+    assert_eq!(
+        waits(&seen),
+        (RollbackPhase::Pending, "RollbackUnderWay".to_owned())
+    );
+    // But not before one that began.
+    let mut seen = chosen();
+    seen.before = Some("older".into());
+    assert_eq!(planned(&seen).actions.len(), 1);
+}
+
+#[test]
+fn claim_and_snapshot_are_accepted_and_then_restored() {
+    let accept = Verdict::Accepted {
+        pvc_uid: "claim".into(),
+        snapshot_uid: "snap".into(),
+    };
+    assert_eq!(planned(&fresh()), Plan::say(accept, Again::Now));
+    let plan = planned(&accepted());
+    assert_eq!(plan.actions, [Action::CreateRestored { size: 1 << 30 }]);
+    // A driver that does not tell its size gets the claim's.
+    let mut seen = accepted();
+    seen.snapshot.as_mut().unwrap().restore_size = None;
+    let plan = planned(&seen);
+    assert_eq!(plan.actions, [Action::CreateRestored { size: 2 << 30 }]);
+}
+
+#[test]
+fn what_was_accepted_is_not_exchanged() {
+    let mut seen = held();
+    seen.snapshot.as_mut().unwrap().uid = "another".into();
+    assert_eq!(fails(&seen).0, "SnapshotGone");
+    let mut seen = held();
+    seen.target.as_mut().unwrap().uid = "another".into();
+    assert_eq!(fails(&seen).0, "PvcGone");
+    // What is restored already does without its snapshot.
+    let mut seen = chosen();
+    seen.snapshot = None;
+    assert_eq!(planned(&seen).actions.len(), 1);
+    seen.restored = None;
+    let (reason, message) = fails(&seen);
+    assert_eq!(reason, "SnapshotGone");
+    assert!(message.contains("parts of both states"), "{message}");
+}
+
+#[test]
+fn the_holder_is_made_and_waited_for() {
+    let mut seen = held();
+    seen.holders.clear();
+    let create = Action::Copy(copy::Action::CreateHolder);
+    assert_eq!(planned(&seen).actions, [create]);
+    seen.holders = vec![holder(0, HolderState::Waiting(None))];
+    let preparing = |reason: &str| (RollbackPhase::Preparing, reason.to_owned());
+    assert_eq!(waits(&seen), preparing("HolderStarting"));
+    let problem = Problem {
+        reason: "ProvisioningFailed".into(),
+        message: "no room".into(),
+    };
+    seen.restored.as_mut().unwrap().problem = Some(problem);
+    assert_eq!(waits(&seen), preparing("ProvisioningFailed"));
+}
+
+#[test]
+fn the_volume_is_closed_before_the_job_is_chosen() {
+    assert_eq!(planned(&held()), Plan::say(Verdict::Closed, Again::Now));
+    let wait = Again::After(Duration::from_secs(1));
+    assert_eq!(planned(&closed(ago(1))), Plan::say(Verdict::Keep, wait));
+    assert_eq!(
+        planned(&closed(ago(2))),
+        Plan::say(chosen_verdict(), Again::Now)
+    );
+}
+
+#[test]
+fn the_job_is_started_with_both_volumes() {
+    let volume = |name: &str| CopyVolume {
+        name: name.into(),
+        kind: VolumeKind::Block,
+    };
+    let start = copy::Action::StartJob {
+        node: "n1".into(),
+        job: CopyJob {
+            id: "uid-0".into(),
+            pod_uid: "pod-0".into(),
+            source: volume("pv-restored"),
+            target: volume("pv"),
+            only_differences: true,
+        },
+    };
+    let plan = planned(&chosen());
+    assert_eq!(plan.actions, [Action::Copy(start)]);
+    assert_eq!(plan.again, Again::OnChange);
+}
+
+#[test]
+fn no_job_starts_under_a_pod() {
+    let mut seen = chosen();
+    seen.users = vec!["vm".into()];
+    assert_eq!(
+        waits(&seen),
+        (RollbackPhase::RollingBack, "VolumeInUse".to_owned())
+    );
+}
+
+#[test]
+fn a_job_is_followed_to_its_end() {
+    let seen = working(JobState::Transferring, 50);
+    let writing = Verdict::Writing {
+        node: "n1".into(),
+        job: job(JobState::Transferring, 50),
+    };
+    assert_eq!(planned(&seen), Plan::say(writing, Again::OnChange));
+    let seen = working(JobState::Succeeded, 100);
+    let completed = Verdict::Completed(job(JobState::Succeeded, 100));
+    assert_eq!(planned(&seen), Plan::say(completed, Again::Now));
+}
+
+#[test]
+fn after_its_end_everything_goes_in_order() {
+    let mut seen = working(JobState::Succeeded, 100);
+    let completed = Verdict::Completed(job(JobState::Succeeded, 100));
+    told(&mut seen, &completed, ago(1));
+    let plan = planned(&seen);
+    assert!(
+        matches!(
+            plan.actions[..],
+            [
+                Action::Copy(copy::Action::DeleteHolder { .. }),
+                Action::Copy(copy::Action::CancelJob { .. })
+            ]
+        ),
+        "{plan:?}"
+    );
+    seen.agents.jobs.clear();
+    seen.holders[0].deleting_since = Some(ago(1));
+    assert_eq!(
+        waits(&seen),
+        (RollbackPhase::RollingBack, "Detaching".to_owned())
+    );
+    seen.holders.clear();
+    let uid = "restored".to_owned();
+    let end = Plan::act([Action::DeleteRestored { uid }], Verdict::Succeeded);
+    assert_eq!(planned(&seen), end);
+    // Whatever became of the snapshot and the claim.
+    seen.snapshot = None;
+    seen.target = None;
+    assert_eq!(planned(&seen), end);
+    told(&mut seen, &Verdict::Succeeded, now());
+    seen.restored = None;
+    assert_eq!(planned(&seen), Plan::say(Verdict::Keep, Again::OnChange));
+}
+
+fn stalled(retryable: bool) -> Failure {
+    Failure {
+        reason: "Stalled".into(),
+        message: "for people".into(),
+        retryable,
+    }
+}
+
+#[test]
+fn what_may_have_been_written_to_is_always_tried_again() {
+    for retryable in [true, false] {
+        let seen = working(JobState::Failed(stalled(retryable)), 50);
+        let verdict = Verdict::TryFailed {
+            failure: stalled(retryable),
+            untouched: false,
+        };
+        assert_eq!(planned(&seen).verdict, verdict);
+        // Nor is it forgotten by a later try that never got so far.
+        let mut later = seen.clone();
+        told(&mut later, &verdict, ago(1000));
+        let status = later.rollback.status.as_mut().unwrap();
+        status.copy = Some(CopyStatus {
+            job_id: "uid-1".into(),
+            ..status.copy.clone().unwrap()
+        });
+        later.holders = vec![holder(1, HolderState::Holding)];
+        let failed = Job {
+            id: "uid-1".into(),
+            state: JobState::Failed(stalled(retryable)),
+            ..Job::default()
+        };
+        later.agents.jobs[0].job = failed;
+        assert_eq!(planned(&later).verdict, verdict);
+    }
+}
+
+#[test]
+fn what_was_never_opened_may_fail() {
+    let seen = working(JobState::Failed(stalled(false)), 0);
+    assert_eq!(fails(&seen).0, "Stalled");
+    let seen = working(JobState::Failed(stalled(true)), 0);
+    let verdict = Verdict::TryFailed {
+        failure: stalled(true),
+        untouched: true,
+    };
+    assert_eq!(planned(&seen).verdict, verdict);
+}
+
+#[test]
+fn a_lost_holder_is_another_try() {
+    let mut seen = chosen();
+    seen.holders.clear();
+    match planned(&seen).verdict {
+        Verdict::TryFailed { failure, untouched } => {
+            assert_eq!(failure.reason, "HolderLost");
+            assert!(!untouched, "the job may have begun");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_next_try_keeps_its_time() {
+    let mut seen = working(JobState::Failed(stalled(true)), 50);
+    let verdict = planned(&seen).verdict;
+    told(&mut seen, &verdict, now());
+    let plan = planned(&seen);
+    assert_eq!(plan.verdict, Verdict::Keep);
+    assert!(matches!(plan.again, Again::After(wait) if wait >= retry::BACKOFF.base));
+}
+
+#[test]
+fn a_deletion_waits_for_what_began_alone() {
+    let deleted = |mut seen: Observation| {
+        seen.rollback.metadata.deletion_timestamp = Some(Time(ago(1)));
+        seen
+    };
+    // Not begun: all of it goes.
+    let plan = planned(&deleted(held()));
+    assert!(
+        matches!(
+            plan.actions[..],
+            [Action::Copy(copy::Action::DeleteHolder { .. })]
+        ),
+        "{plan:?}"
+    );
+    let mut seen = deleted(held());
+    seen.holders.clear();
+    let uid = "restored".to_owned();
+    assert_eq!(planned(&seen).actions, [Action::DeleteRestored { uid }]);
+    seen.restored = None;
+    assert_eq!(planned(&seen).actions, [Action::RemoveFinalizer]);
+    // Begun: it goes on.
+    let seen = deleted(working(JobState::Transferring, 50));
+    assert!(matches!(planned(&seen).verdict, Verdict::Writing { .. }));
+    let plan = planned(&deleted(chosen()));
+    assert!(
+        matches!(
+            plan.actions[..],
+            [Action::Copy(copy::Action::StartJob { .. })]
+        ),
+        "{plan:?}"
+    );
+    // Begun on a claim that goes away.
+    let mut seen = deleted(working(JobState::Transferring, 50));
+    seen.target.as_mut().unwrap().deleting = true;
+    assert_eq!(fails(&seen).0, "PvcGone");
+}
+
+#[test]
+fn after_a_failure_nothing_is_kept() {
+    let mut seen = held();
+    let failed = failed("SnapshotGone", "for people");
+    told(&mut seen, &failed, now());
+    assert_eq!(planned(&seen).actions.len(), 1);
+    seen.holders.clear();
+    let uid = "restored".to_owned();
+    assert_eq!(planned(&seen).actions, [Action::DeleteRestored { uid }]);
+    seen.restored = None;
+    assert_eq!(planned(&seen), Plan::say(Verdict::Keep, Again::OnChange));
+}

@@ -13,6 +13,7 @@ mod preallocation;
 mod privilege;
 mod protection;
 mod refusal;
+mod rollback;
 
 // The same object store that the engine is tested with.
 #[allow(dead_code, clippy::unwrap_used)]

@@ -1,0 +1,264 @@
+//! A volume is put back to a snapshot in place: only what differs is written,
+//! nobody uses it meanwhile, and whoever is killed, it ends right.
+
+use std::time::Duration;
+
+use e2e::cluster::{Cluster, Scope};
+use e2e::{reader, rollback, system};
+use hypercloud_api::VirtualMachineVolumeRollback;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+
+const MIB: i64 = 1 << 20;
+
+/// How a volume of a mode is written to and read.
+#[derive(Clone, Copy)]
+struct Mode {
+    name: &'static str,
+    /// The disk inside the reader's pod.
+    disk: &'static str,
+}
+
+const BLOCK: Mode = Mode {
+    name: "Block",
+    disk: "/dev/volume",
+};
+const FILESYSTEM: Mode = Mode {
+    name: "Filesystem",
+    disk: "/volume/disk.img",
+};
+
+impl Mode {
+    /// Runs `script` in a pod on the claim, in which `$DISK` is the disk.
+    async fn run(self, scope: &Scope, claim: &str, script: &str) -> anyhow::Result<String> {
+        let script = format!("set -e -o pipefail; DISK={}; {script}", self.disk);
+        reader::run(scope, claim, self.name, &script).await
+    }
+
+    /// SHA-256 of the first `mebibytes` of the disk.
+    async fn sha256(self, scope: &Scope, claim: &str, mebibytes: u64) -> anyhow::Result<String> {
+        let script = format!("head -c {} $DISK | sha256sum", mebibytes << 20);
+        self.run(scope, claim, &script).await
+    }
+
+    /// A disk of `mebibytes` with noise in its first `data` mebibytes and at
+    /// its end, and zeros between them.
+    async fn fill(
+        self,
+        scope: &Scope,
+        claim: &str,
+        mebibytes: u64,
+        data: u64,
+    ) -> anyhow::Result<()> {
+        let room = if self.name == "Block" {
+            mebibytes
+        } else {
+            mebibytes + 64
+        };
+        rollback::claim(scope, claim, self.name, room).await?;
+        let create = if self.name == "Block" {
+            String::new()
+        } else {
+            format!("truncate -s {mebibytes}M $DISK; chmod 0660 $DISK;")
+        };
+        let last = mebibytes - 1;
+        let script = format!(
+            "{create} dd if=/dev/urandom of=$DISK bs=1M count={data} conv=notrunc; \
+             dd if=/dev/urandom of=$DISK bs=1M count=1 seek={last} conv=notrunc; sync"
+        );
+        self.run(scope, claim, &script).await?;
+        Ok(())
+    }
+}
+
+async fn scope(name: &str) -> anyhow::Result<Scope> {
+    let cluster = Cluster::connect().await?;
+    system::all_ready(&cluster, "node-agent").await?;
+    system::all_ready(&cluster, "coordinator").await?;
+    cluster.scope(name).await
+}
+
+async fn uid(scope: &Scope, claim: &str) -> anyhow::Result<Option<String>> {
+    let claim = scope.api::<PersistentVolumeClaim>().get(claim).await?;
+    Ok(claim.uid())
+}
+
+fn written(rollback: &VirtualMachineVolumeRollback) -> i64 {
+    let status = rollback.status.as_ref();
+    let copy = status.and_then(|status| status.copy.as_ref());
+    copy.map_or(-1, |copy| copy.bytes_written)
+}
+
+#[tokio::test]
+async fn only_what_differs_is_written_and_the_claim_stays_the_same() -> anyhow::Result<()> {
+    for mode in [BLOCK, FILESYSTEM] {
+        let scope = scope("rollback").await?;
+        mode.fill(&scope, "disk", 256, 64).await?;
+        let before = mode.sha256(&scope, "disk", 256).await?;
+        let claim = uid(&scope, "disk").await?;
+        rollback::snapshot(&scope, "before", "disk").await?;
+        // Other data, zeros where data was, and data where zeros were.
+        let change = "dd if=/dev/urandom of=$DISK bs=1M count=4 seek=10 conv=notrunc; \
+                      dd if=/dev/zero of=$DISK bs=1M count=2 seek=40 conv=notrunc; \
+                      dd if=/dev/urandom of=$DISK bs=1M count=3 seek=150 conv=notrunc; sync";
+        mode.run(&scope, "disk", change).await?;
+        assert_ne!(mode.sha256(&scope, "disk", 256).await?, before);
+
+        rollback::start(&scope, "back", "disk", "before").await?;
+        let done = rollback::succeeded(&scope, "back", rollback::ROLLBACK).await?;
+        let (_, reason, message) = rollback::look(&scope, "back").await?;
+        println!("{}: {reason}: {message}", mode.name);
+        let written = written(&done);
+        assert!(
+            (6 * MIB..=7 * MIB).contains(&written),
+            "{written} bytes written for 6 MiB that differ and are no zeros"
+        );
+        assert_eq!(mode.sha256(&scope, "disk", 256).await?, before);
+        assert_eq!(uid(&scope, "disk").await?, claim);
+        rollback::tidy(&scope, &done.uid().unwrap_or_default()).await?;
+        rollback::delete(&scope, "back", Duration::from_secs(30)).await?;
+        scope.close().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pod_that_uses_the_volume_is_named_and_waited_for() -> anyhow::Result<()> {
+    let scope = scope("rollback-used").await?;
+    BLOCK.fill(&scope, "disk", 64, 8).await?;
+    let before = BLOCK.sha256(&scope, "disk", 64).await?;
+    rollback::snapshot(&scope, "before", "disk").await?;
+    let pods = scope.api::<Pod>();
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "machine"},
+        "spec": {
+            "automountServiceAccountToken": false,
+            "terminationGracePeriodSeconds": 0,
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 107, "runAsGroup": 107,
+                "seccompProfile": {"type": "RuntimeDefault"}
+            },
+            "containers": [{
+                "name": "machine",
+                "image": system::shell_image(),
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["/bin/sh", "-c",
+                    "dd if=/dev/urandom of=/dev/volume bs=1M count=2; sync; sleep 3600"],
+                "volumeDevices": [{"name": "volume", "devicePath": "/dev/volume"}],
+                "securityContext": {
+                    "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}
+                }
+            }],
+            "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": "disk"}}]
+        }
+    }))?;
+    pods.create(&PostParams::default(), &pod).await?;
+    e2e::wait::until("the machine runs", Duration::from_secs(120), || async {
+        let pod = pods.get("machine").await?;
+        let phase = pod.status.and_then(|status| status.phase);
+        Ok(e2e::wait::when(phase.as_deref() == Some("Running"), phase))
+    })
+    .await?;
+    rollback::start(&scope, "back", "disk", "before").await?;
+    let message = rollback::waiting(&scope, "back", "VolumeInUse").await?;
+    assert!(message.contains("the pod machine"), "{message}");
+    // Nothing was made for it yet.
+    let claims = scope.api::<PersistentVolumeClaim>();
+    assert_eq!(claims.list(&Default::default()).await?.items.len(), 1);
+    pods.delete("machine", &DeleteParams::default()).await?;
+    rollback::succeeded(&scope, "back", rollback::ROLLBACK).await?;
+    assert_eq!(BLOCK.sha256(&scope, "disk", 64).await?, before);
+
+    // A snapshot of another claim is refused, and nothing is written.
+    BLOCK.fill(&scope, "other", 64, 8).await?;
+    rollback::start(&scope, "wrong", "other", "before").await?;
+    let (reason, message) = rollback::failed(&scope, "wrong").await?;
+    assert_eq!(reason, "SnapshotOfOtherVolume");
+    assert!(
+        message.contains("of the claim disk, not of other"),
+        "{message}"
+    );
+    scope.close().await
+}
+
+#[tokio::test]
+async fn a_second_rollback_waits_for_the_first() -> anyhow::Result<()> {
+    let scope = scope("rollback-twice").await?;
+    BLOCK.fill(&scope, "disk", 64, 8).await?;
+    rollback::snapshot(&scope, "one", "disk").await?;
+    let change = "dd if=/dev/urandom of=$DISK bs=1M count=3 seek=20 conv=notrunc; sync";
+    BLOCK.run(&scope, "disk", change).await?;
+    let two = BLOCK.sha256(&scope, "disk", 64).await?;
+    rollback::snapshot(&scope, "two", "disk").await?;
+    rollback::start(&scope, "first", "disk", "one").await?;
+    // Of two of the same second the identity decides, which is not the order.
+    let first = rollback::waiting(&scope, "first", "Restoring").await;
+    rollback::start(&scope, "second", "disk", "two").await?;
+    if first.is_ok() {
+        let message = rollback::waiting(&scope, "second", "RollbackUnderWay").await?;
+        assert!(message.contains("the rollback first"), "{message}");
+    }
+    let copy = |rollback: VirtualMachineVolumeRollback| {
+        let status = rollback.status.unwrap_or_default();
+        status.copy.unwrap_or_default()
+    };
+    let first = copy(rollback::succeeded(&scope, "first", rollback::ROLLBACK).await?);
+    let second = copy(rollback::succeeded(&scope, "second", rollback::ROLLBACK).await?);
+    assert!(
+        first.completion_time <= second.start_time,
+        "{first:?} {second:?}"
+    );
+    assert_eq!(BLOCK.sha256(&scope, "disk", 64).await?, two);
+    scope.close().await
+}
+
+/// A rollback that has begun and has a while to go.
+async fn midway(name: &str) -> anyhow::Result<(Scope, String, String)> {
+    const SIZE: u64 = 3072;
+    let scope = scope(name).await?;
+    BLOCK.fill(&scope, "disk", SIZE, 2560).await?;
+    let before = BLOCK.sha256(&scope, "disk", SIZE).await?;
+    rollback::snapshot(&scope, "before", "disk").await?;
+    let change = "dd if=/dev/urandom of=$DISK bs=1M count=2560 conv=notrunc; sync";
+    BLOCK.run(&scope, "disk", change).await?;
+    rollback::start(&scope, "back", "disk", "before").await?;
+    let node = rollback::midway(&scope, "back").await?;
+    Ok((scope, before, node))
+}
+
+/// The rollback goes on and ends right.
+async fn ends_right(scope: Scope, before: &str) -> anyhow::Result<()> {
+    let done = rollback::succeeded(&scope, "back", Duration::from_secs(400)).await?;
+    assert_eq!(BLOCK.sha256(&scope, "disk", 3072).await?, before);
+    println!("{} MiB written", written(&done) / MIB);
+    rollback::tidy(&scope, &done.uid().unwrap_or_default()).await?;
+    scope.close().await
+}
+
+/// One after the other: each takes away what the others stand on.
+#[tokio::test]
+async fn whoever_is_killed_the_rollback_ends_right() -> anyhow::Result<()> {
+    let (scope, before, node) = midway("rollback-agent").await?;
+    let agent = system::agent_on(&scope.cluster, &node).await?;
+    system::kill(&scope.cluster, &agent.name_any()).await?;
+    system::all_ready(&scope.cluster, "node-agent").await?;
+    ends_right(scope, &before).await?;
+
+    let (scope, before, _) = midway("rollback-coordinator").await?;
+    let cluster = scope.cluster.clone();
+    let leader = system::leader(&cluster).await?;
+    let pods = system::pods(&cluster, "coordinator").await?;
+    let pod = pods.iter().find(|pod| leader.contains(&pod.name_any()));
+    let pod = pod.map(|pod| pod.name_any()).unwrap_or_default();
+    system::kill(&cluster, &pod).await?;
+    system::new_leader(&cluster, &leader).await?;
+    ends_right(scope, &before).await?;
+
+    // Deleted in its middle, it is finished first.
+    let (scope, before, _) = midway("rollback-deleted").await?;
+    rollback::delete(&scope, "back", Duration::from_secs(400)).await?;
+    assert_eq!(BLOCK.sha256(&scope, "disk", 3072).await?, before);
+    scope.close().await
+}
