@@ -17,12 +17,17 @@ use super::observation::TargetSeen;
 use crate::holder::{HeldVolume, HolderPod};
 use crate::volume::snapshot;
 
+/// Annotation of a claim by which a provisioner knows where its volume is
+/// needed.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
 /// The claim that the snapshot is restored to, like `target` and asking for
-/// `size` bytes.
+/// `size` bytes, for `node` if that has to be said.
 pub fn restored(
     rollback: &VirtualMachineVolumeRollback,
     target: &TargetSeen,
     size: u64,
+    node: Option<&str>,
 ) -> PersistentVolumeClaim {
     let uid = rollback.metadata.uid.as_deref().unwrap_or_default();
     let mut labels = labels(rollback);
@@ -34,6 +39,7 @@ pub fn restored(
             name: Some(names::restored_claim(uid)),
             namespace: rollback.metadata.namespace.clone(),
             labels: Some(labels),
+            annotations: node.map(|node| [(SELECTED_NODE.to_owned(), node.to_owned())].into()),
             owner_references: Some(vec![owner(rollback)]),
             ..ObjectMeta::default()
         },

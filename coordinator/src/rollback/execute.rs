@@ -84,12 +84,12 @@ async fn act(
             set_finalizer(&shell.client, rollback, Finalizer::Absent).await?;
             Ok(None)
         }
-        Action::CreateRestored { size } => {
+        Action::CreateRestored { size, node } => {
             // A plan makes this only where the target is.
             let Some(target) = &seen.target else {
                 return Ok(None);
             };
-            let claim = build::restored(rollback, target, *size);
+            let claim = build::restored(rollback, target, *size, node.as_deref());
             let made = claims.create(&PostParams::default(), &claim).await;
             Ok(created(made, Creation::CLAIM)?.map(|problem| told(seen, problem)))
         }

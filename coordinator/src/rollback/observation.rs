@@ -53,6 +53,10 @@ pub struct TargetSeen {
     pub access_modes: Vec<String>,
     /// Size of its volume, in bytes.
     pub capacity: u64,
+    /// The only nodes that its volume can be attached to, where a volume of
+    /// its class is made without regard to who needs it; none where any node
+    /// will do, or where the scheduler sees to it.
+    pub nodes: Option<Vec<String>>,
 }
 
 impl TargetSeen {

@@ -5,7 +5,8 @@
 //! on stale pods could write under their feet.
 
 use hypercloud_api::{RollbackPhase, VirtualMachineVolumeRollback, VolumeMode, names, quantity};
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::{Client, Error as KubeError, ResourceExt};
@@ -16,7 +17,7 @@ use crate::holder::HolderSeen;
 use crate::holder::observe::{self as holder, Owner};
 use crate::holder::read::{is_old, warning};
 use crate::shell::error::ObserveError;
-use crate::volume::{snapshot, users};
+use crate::volume::{snapshot, topology, users};
 
 /// What there is around the rollback `namespace/name`; `None` where the
 /// rollback itself is gone.
@@ -127,11 +128,38 @@ async fn target(
         let volumes: Api<PersistentVolume> = Api::all(client.clone());
         let volume = volumes.get_opt(volume).await;
         let volume = volume.map_err(reading("the claim's volume"))?;
+        if let Some(volume) = &volume {
+            target.nodes = nodes(client, &target, volume).await?;
+        }
         target.volume_handle = volume
             .and_then(|volume| volume.spec?.csi)
             .map(|csi| csi.volume_handle);
     }
     Ok(Some(target))
+}
+
+/// The only nodes that `volume` can be attached to. Of no interest where the
+/// class waits for its consumer: then the scheduler brings both volumes
+/// together.
+async fn nodes(
+    client: &Client,
+    target: &TargetSeen,
+    volume: &PersistentVolume,
+) -> Result<Option<Vec<String>>, ObserveError> {
+    let (Some(selector), Some(class)) = (topology::required(volume), &target.storage_class) else {
+        return Ok(None);
+    };
+    let classes: Api<StorageClass> = Api::all(client.clone());
+    let class = classes.get_opt(class).await;
+    let class = class.map_err(reading("the storage class"))?;
+    let mode = class.and_then(|class| class.volume_binding_mode);
+    if mode.as_deref() == Some("WaitForFirstConsumer") {
+        return Ok(None);
+    }
+    let nodes: Api<Node> = Api::all(client.clone());
+    let list = nodes.list(&ListParams::default()).await;
+    let list = list.map_err(reading("the nodes"))?;
+    Ok(Some(topology::matching(selector, &list.items)))
 }
 
 fn read_target(claim: &PersistentVolumeClaim) -> TargetSeen {
@@ -158,6 +186,7 @@ fn read_target(claim: &PersistentVolumeClaim) -> TargetSeen {
             .and_then(|status| status.capacity.as_ref()?.get("storage"))
             .and_then(|storage| quantity::bytes(storage).ok())
             .unwrap_or(0),
+        nodes: None,
     }
 }
 

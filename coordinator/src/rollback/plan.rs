@@ -329,7 +329,8 @@ fn restored<'a>(seen: &'a Observation, target: &TargetSeen) -> Result<&'a Restor
         let size = least.unwrap_or(target.capacity);
         let message = "the snapshot is being restored beside the volume";
         let verdict = waiting(phase, "Restoring", message);
-        let plan = Plan::act([Action::CreateRestored { size }], verdict);
+        let node = meeting_place(seen, target);
+        let plan = Plan::act([Action::CreateRestored { size, node }], verdict);
         return Err(Box::new(plan));
     };
     if restored.deleting_since.is_some() {
@@ -351,6 +352,14 @@ fn restored<'a>(seen: &'a Observation, target: &TargetSeen) -> Result<&'a Restor
         return Err(Box::new(plan));
     }
     Ok(restored)
+}
+
+/// A node that both volumes can be attached to, where the restored one could
+/// be made elsewhere; one with an agent, if there is one.
+fn meeting_place(seen: &Observation, target: &TargetSeen) -> Option<String> {
+    let nodes = target.nodes.as_ref()?;
+    let with_agent = |node: &&String| seen.agents.synced.contains(node);
+    nodes.iter().find(with_agent).or(nodes.first()).cloned()
 }
 
 /// The step of the copy that comes next.

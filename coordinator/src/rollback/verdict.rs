@@ -18,6 +18,8 @@ pub enum Action {
     CreateRestored {
         /// Bytes to ask for.
         size: u64,
+        /// Node that its volume is to be made for, where it has to be said.
+        node: Option<String>,
     },
     /// Delete that claim, if it still is the one that was seen.
     DeleteRestored {

@@ -36,10 +36,10 @@ fn objects_are_as_they_were() {
     let mut filesystem = target();
     filesystem.mode = VolumeMode::Filesystem;
     let rollback = rollback();
-    golden(
-        "restored.yaml",
-        &build::restored(&rollback, &block, 3 << 30),
-    );
+    let restored = build::restored(&rollback, &block, 3 << 30, None);
+    golden("restored.yaml", &restored);
+    let restored = build::restored(&rollback, &filesystem, 3 << 30, Some("n1"));
+    golden("restored-on-node.yaml", &restored);
     let holder = build::holder(&rollback, Some(&block), 0);
     golden("holder-block.yaml", &pod(&holder, &template));
     let mut holder = build::holder(&rollback, Some(&filesystem), 2);

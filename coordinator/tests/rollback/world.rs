@@ -87,6 +87,7 @@ pub fn target() -> TargetSeen {
         mode: VolumeMode::Block,
         access_modes: vec!["ReadWriteOnce".into()],
         capacity: 1 << 30,
+        nodes: None,
     }
 }
 
@@ -321,7 +322,7 @@ impl World {
                 );
                 self.rollback = None;
             }
-            Action::CreateRestored { size } => {
+            Action::CreateRestored { size, .. } => {
                 assert_eq!(*size, 1 << 30);
                 let uid = self.uid("restored");
                 self.restored.get_or_insert(RestoredSeen {

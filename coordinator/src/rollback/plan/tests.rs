@@ -38,6 +38,7 @@ fn fresh() -> Observation {
             mode: hypercloud_api::VolumeMode::Block,
             access_modes: vec!["ReadWriteOnce".into()],
             capacity: 2 << 30,
+            nodes: None,
         }),
         snapshot: Some(SnapshotSeen {
             uid: "snap".into(),
@@ -287,13 +288,22 @@ fn claim_and_snapshot_are_accepted_and_then_restored() {
         snapshot_uid: "snap".into(),
     };
     assert_eq!(planned(&fresh()), Plan::say(accept, Again::Now));
-    let plan = planned(&accepted());
-    assert_eq!(plan.actions, [Action::CreateRestored { size: 1 << 30 }]);
-    // A driver that does not tell its size gets the claim's.
+    let restores = |seen: &Observation, size, node: Option<&str>| {
+        let node = node.map(str::to_owned);
+        let create = Action::CreateRestored { size, node };
+        assert_eq!(planned(seen).actions, [create]);
+    };
     let mut seen = accepted();
+    restores(&seen, 1 << 30, None);
+    // A driver that does not tell its size gets the claim's.
     seen.snapshot.as_mut().unwrap().restore_size = None;
-    let plan = planned(&seen);
-    assert_eq!(plan.actions, [Action::CreateRestored { size: 2 << 30 }]);
+    restores(&seen, 2 << 30, None);
+    // Both volumes have to be where an agent is.
+    let target = seen.target.as_mut().unwrap();
+    target.nodes = Some(vec!["n0".into(), "n1".into()]);
+    restores(&seen, 2 << 30, Some("n1"));
+    seen.agents.synced.clear();
+    restores(&seen, 2 << 30, Some("n0"));
 }
 
 #[test]
