@@ -8,11 +8,11 @@ use kube::api::{Api, PostParams};
 
 use super::build;
 use super::observation::Observation;
-use super::plan::{another, present};
+use super::plan::{present, refused};
 use super::verdict::{Action, Plan, Verdict, waiting};
 use crate::again::{Again, RECHECK};
+use crate::copy;
 use crate::copy::execute::{Learnt, act as act_copy};
-use crate::copy::{self};
 use crate::holder::Problem;
 use crate::shell::Shell;
 use crate::shell::error::ExecuteError;
@@ -109,7 +109,7 @@ async fn act(
                     let node = node.unwrap_or_default();
                     Some(Verdict::Writing { node, job })
                 }
-                Learnt::Refused(failure) => Some(another(seen, failure).verdict),
+                Learnt::Refused(failure) => Some(refused(seen, failure)),
             })
         }
     }

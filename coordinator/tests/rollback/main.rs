@@ -47,7 +47,7 @@ fn attempt(world: &World) -> Option<i64> {
     world.rollback.as_ref()?.status.as_ref()?.attempt
 }
 
-const SCENARIOS: [Scenario; 22] = [
+const SCENARIOS: [Scenario; 24] = [
     Scenario {
         name: "nothing happens",
         script: |_, _| {},
@@ -97,12 +97,22 @@ const SCENARIOS: [Scenario; 22] = [
         end: succeeded,
     },
     Scenario {
-        name: "the volumes can never be opened in time",
+        name: "the volumes cannot be opened for a while",
         script: |world, second| {
             if second == 0 {
-                world.failures = vec![(0, failure("VolumeNotFound", true)); 40];
+                world.failures = vec![(0, failure("VolumeNotFound", true)); 5];
             }
         },
+        end: |world| succeeded(world) && attempt(world) == Some(5),
+    },
+    Scenario {
+        name: "the agents refuse",
+        script: |world, second| world.refusals = second < 30,
+        end: succeeded,
+    },
+    Scenario {
+        name: "the agents refuse for good",
+        script: |world, _| world.refusals = true,
         end: |world| untouched(world, "RetriesExhausted"),
     },
     Scenario {

@@ -1,5 +1,7 @@
 //! A world of one rollback: a claim, a snapshot, pods, two nodes.
 
+mod cluster;
+
 use std::collections::BTreeMap;
 
 use hypercloud_api::{
@@ -11,7 +13,7 @@ use hypercloud_coordinator::agents::{AgentsSeen, Failure, Job, JobSeen, JobState
 use hypercloud_coordinator::copy;
 use hypercloud_coordinator::holder::{HolderSeen, HolderState};
 use hypercloud_coordinator::rollback::observation::{Observation, RestoredSeen, TargetSeen};
-use hypercloud_coordinator::rollback::plan::plan;
+use hypercloud_coordinator::rollback::plan::{plan, refused};
 use hypercloud_coordinator::rollback::status;
 use hypercloud_coordinator::rollback::verdict::{Action, Verdict};
 use hypercloud_coordinator::volume::snapshot::{ContentSeen, SnapshotSeen};
@@ -55,6 +57,8 @@ pub struct World {
     /// How the next jobs end, at the share that is done.
     pub failures: Vec<(u64, Failure)>,
     pub held: Held,
+    /// Whether agents refuse to start jobs that they do not know.
+    pub refusals: bool,
     /// Effects that are left before the coordinator dies.
     pub fuse: Option<u32>,
     pub effects: u32,
@@ -138,6 +142,7 @@ impl World {
             agents: NODES.map(|node| (node, agent())).into(),
             failures: Vec::new(),
             held: Held::Former,
+            refusals: false,
             fuse: None,
             effects: 0,
             refuses: false,
@@ -269,8 +274,11 @@ impl World {
             for action in &plan.actions {
                 self.spend()?;
                 if let Some(learnt) = self.act(&seen, action) {
+                    again = match &learnt {
+                        Verdict::Writing { .. } | Verdict::Waiting { .. } => Again::OnChange,
+                        _ => Again::Now,
+                    };
                     verdict = learnt;
-                    again = Again::OnChange;
                     break;
                 }
             }
@@ -382,6 +390,9 @@ impl World {
                     ..Job::default()
                 };
                 let agent = self.agents.get_mut(node.as_str())?;
+                if self.refusals && !agent.jobs.contains_key(&job.id) {
+                    return Some(refused(seen, failure("AgentRefused", true)));
+                }
                 let entry = agent.jobs.entry(job.id.clone());
                 let (job, _) = entry.or_insert((new, job.pod_uid.clone()));
                 Some(Verdict::Writing {
@@ -401,124 +412,5 @@ impl World {
     fn uid(&mut self, kind: &str) -> String {
         self.uids += 1;
         format!("{kind}-{}", self.uids)
-    }
-
-    /// A second passes: the cluster does its part.
-    pub fn tick(&mut self) {
-        self.refuses = self.phase() == Some(RollbackPhase::RollingBack);
-        self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
-        self.kubelet();
-        let held = !self.pods.is_empty();
-        if !held && self.users.is_empty() {
-            self.target = self.target.take().filter(|target| !target.deleting);
-        }
-        if !held {
-            let kept = |claim: &RestoredSeen| claim.deleting_since.is_none();
-            self.restored = self.restored.take().filter(kept);
-        }
-        self.work();
-    }
-
-    fn kubelet(&mut self) {
-        let agents = &self.agents;
-        let busy = |pod: &HolderSeen| {
-            let mut jobs = agents.values().flat_map(|agent| agent.jobs.values());
-            jobs.any(|(job, uid)| *uid == pod.uid && at_work(&job.state))
-        };
-        let down = |pod: &HolderSeen| pod.node.as_deref().is_some_and(|node| !agents[node].up);
-        self.pods
-            .retain(|pod| pod.deleting_since.is_none() || busy(pod) || down(pod));
-        let up = NODES.into_iter().find(|node| agents[node].up);
-        let available = self
-            .snapshot
-            .as_ref()
-            .is_some_and(|snapshot| snapshot.ready);
-        let mut attached = None;
-        for pod in &mut self.pods {
-            if pod.state != HolderState::Waiting(None) || pod.deleting_since.is_some() {
-                continue;
-            }
-            let (Some(restored), Some(node)) = (&mut self.restored, up) else {
-                continue;
-            };
-            if restored.deleting_since.is_some()
-                || (restored.volume_name.is_none() && !available)
-                || self.target.as_ref().is_none_or(|target| target.deleting)
-            {
-                continue;
-            }
-            restored.volume_name = Some(format!("pv-of-{}", restored.uid));
-            pod.node = Some(node.to_owned());
-            pod.state = HolderState::Holding;
-            attached = Some(node);
-        }
-        // A volume is attached to one node: others write to it no more.
-        for (node, agent) in &mut self.agents {
-            if attached.is_some_and(|attached| attached != *node) {
-                for (job, _) in agent.jobs.values_mut() {
-                    job.state = JobState::Failed(failure("VolumeGone", true));
-                }
-            }
-        }
-        let now = self.now;
-        for (node, agent) in &self.agents {
-            // A node that is gone for long is deleted, and its pods with it.
-            if !agent.up && now.duration_since(agent.since) > SignedDuration::from_mins(20) {
-                self.pods.retain(|pod| pod.node.as_deref() != Some(*node));
-            }
-        }
-    }
-
-    /// The agents' jobs go on; those that belong to nobody are collected.
-    fn work(&mut self) {
-        if self.rollback.is_none() {
-            let up = self.agents.values_mut().filter(|agent| agent.up);
-            up.for_each(|agent| agent.jobs.clear());
-        }
-        let writers = self
-            .agents
-            .values()
-            .filter(|agent| agent.up)
-            .flat_map(|agent| agent.jobs.values());
-        let at_once = writers.filter(|(job, _)| at_work(&job.state)).count();
-        assert!(at_once <= 1, "two jobs write to one volume");
-        for agent in self.agents.values_mut().filter(|agent| agent.up) {
-            for (job, pod) in agent.jobs.values_mut() {
-                if !at_work(&job.state) {
-                    continue;
-                }
-                let done = job.progress.done;
-                if self.failures.first().is_some_and(|(at, _)| *at <= done) {
-                    let (_, failure) = self.failures.remove(0);
-                    job.state = JobState::Failed(failure);
-                    continue;
-                }
-                if !self.pods.iter().any(|seen| seen.uid == *pod) {
-                    job.state = JobState::Failed(failure("VolumeGone", true));
-                    continue;
-                }
-                assert!(self.users.is_empty(), "written under a pod");
-                job.progress = Progress {
-                    total: 100,
-                    done: done + 25,
-                    received: done + 25,
-                    written: done / 3,
-                };
-                self.held = Held::Both;
-                job.state = JobState::Transferring;
-                if job.progress.done == 100 {
-                    self.held = Held::Snapshot;
-                    job.state = JobState::Succeeded;
-                }
-            }
-        }
-    }
-
-    /// Whether nothing of the rollback is left.
-    pub fn is_tidy(&self) -> bool {
-        let up = self.agents.values().filter(|agent| agent.up);
-        self.pods.is_empty()
-            && self.restored.is_none()
-            && up.map(|agent| agent.jobs.len()).sum::<usize>() == 0
     }
 }
