@@ -91,6 +91,33 @@ fn written(rollback: &VirtualMachineVolumeRollback) -> i64 {
     copy.map_or(-1, |copy| copy.bytes_written)
 }
 
+/// A pod that writes to the volume and goes on.
+fn machine() -> anyhow::Result<Pod> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": "machine"},
+        "spec": {
+            "automountServiceAccountToken": false,
+            "terminationGracePeriodSeconds": 0,
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 107, "runAsGroup": 107,
+                "seccompProfile": {"type": "RuntimeDefault"}
+            },
+            "containers": [{
+                "name": "machine",
+                "image": system::shell_image(),
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["/bin/sh", "-c",
+                    "dd if=/dev/urandom of=/dev/volume bs=1M count=2; sync; sleep 3600"],
+                "volumeDevices": [{"name": "volume", "devicePath": "/dev/volume"}],
+                "securityContext": {
+                    "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}
+                }
+            }],
+            "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": "disk"}}]
+        }
+    }))?)
+}
+
 #[tokio::test]
 async fn only_what_differs_is_written_and_the_claim_stays_the_same() -> anyhow::Result<()> {
     for mode in [BLOCK, FILESYSTEM] {
@@ -131,29 +158,7 @@ async fn a_pod_that_uses_the_volume_is_named_and_waited_for() -> anyhow::Result<
     let before = BLOCK.sha256(&scope, "disk", 64).await?;
     rollback::snapshot(&scope, "before", "disk").await?;
     let pods = scope.api::<Pod>();
-    let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"name": "machine"},
-        "spec": {
-            "automountServiceAccountToken": false,
-            "terminationGracePeriodSeconds": 0,
-            "securityContext": {
-                "runAsNonRoot": true, "runAsUser": 107, "runAsGroup": 107,
-                "seccompProfile": {"type": "RuntimeDefault"}
-            },
-            "containers": [{
-                "name": "machine",
-                "image": system::shell_image(),
-                "imagePullPolicy": "IfNotPresent",
-                "command": ["/bin/sh", "-c",
-                    "dd if=/dev/urandom of=/dev/volume bs=1M count=2; sync; sleep 3600"],
-                "volumeDevices": [{"name": "volume", "devicePath": "/dev/volume"}],
-                "securityContext": {
-                    "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}
-                }
-            }],
-            "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": "disk"}}]
-        }
-    }))?;
+    let pod = machine()?;
     pods.create(&PostParams::default(), &pod).await?;
     e2e::wait::until("the machine runs", Duration::from_secs(120), || async {
         let pod = pods.get("machine").await?;
@@ -225,6 +230,16 @@ async fn midway(name: &str) -> anyhow::Result<(Scope, String, String)> {
     BLOCK.run(&scope, "disk", change).await?;
     rollback::start(&scope, "back", "disk", "before").await?;
     let node = rollback::midway(&scope, "back").await?;
+    // Meanwhile nobody is let in.
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let refused = scope.api::<Pod>().create(&dry, &machine()?).await;
+    let Err(error) = refused else {
+        anyhow::bail!("a pod is let in on half a volume");
+    };
+    assert!(error.to_string().contains("rolled back"), "{error}");
     Ok((scope, before, node))
 }
 
