@@ -40,6 +40,9 @@ pub const LABEL_SOURCE_IMAGE_UID: &str = "hypercloud.tmaxanc.com/source-image-ui
 pub const RESERVED_CLAIM_PREFIXES: [&str; 3] = ["vmim-", "vmprime-", "vmrollback-"];
 /// Annotation with the name of the image that an object belongs to.
 pub const ANNOTATION_IMAGE: &str = "hypercloud.tmaxanc.com/image";
+/// Annotation with namespace and name of the disk that an object belongs to,
+/// which may be in another namespace.
+pub const ANNOTATION_DISK: &str = "hypercloud.tmaxanc.com/disk";
 /// Annotation by which KubeVirt's export knows a disk.
 pub const ANNOTATION_CONTENT_TYPE: &str = "cdi.kubevirt.io/storage.contentType";
 

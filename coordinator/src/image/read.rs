@@ -69,17 +69,19 @@ pub fn is_unbound(claim: &ClaimSeen, now: Timestamp) -> bool {
     claim.volume_name.is_none() && claim.deleting_since.is_none() && is_old(claim.since, now)
 }
 
+/// Whether the cluster's claims get this class where they name none.
+pub fn is_default_class(class: &StorageClass) -> bool {
+    let annotations = class.metadata.annotations.as_ref();
+    let marked = |key| annotations.and_then(|list| list.get(key));
+    [DEFAULT_CLASS, BETA_DEFAULT_CLASS]
+        .into_iter()
+        .filter_map(marked)
+        .any(|value| value == "true")
+}
+
 /// The storage class that a claim which names none gets.
 pub fn default_class(classes: &[StorageClass]) -> StorageClassSeen {
-    let is_default = |class: &StorageClass| {
-        let annotations = class.metadata.annotations.as_ref();
-        let marked = |key| annotations.and_then(|list| list.get(key));
-        [DEFAULT_CLASS, BETA_DEFAULT_CLASS]
-            .into_iter()
-            .filter_map(marked)
-            .any(|value| value == "true")
-    };
-    if classes.iter().any(is_default) {
+    if classes.iter().any(is_default_class) {
         StorageClassSeen::Found
     } else {
         StorageClassSeen::NoDefault
