@@ -2,8 +2,8 @@
 //!
 //! Every replica serves health; the one that holds the Lease ([`leader`])
 //! keeps the certificates ([`tls`]), the links to the node agents
-//! ([`agents`]) and the reconcilers ([`image`], [`rollback`]), whose shells share
-//! [`shell`].
+//! ([`agents`]) and the reconcilers ([`image`], [`disk`], [`rollback`]), whose
+//! shells share [`shell`].
 //!
 //! Invariants: what decides (`plan`, `validate`, `status`, `leader::decide`,
 //! `agents::table`) imports no client, no runtime and no clock; the only
@@ -14,6 +14,7 @@ pub mod agents;
 pub mod backoff;
 pub mod config;
 pub mod copy;
+pub mod disk;
 pub mod health;
 pub mod holder;
 pub mod image;

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agents::pool::{Endpoints, Pool};
 use crate::agents::{Agents, collect, discover};
 use crate::config::{Config, LogFormat};
+use crate::disk;
 use crate::health;
 use crate::holder::HolderTemplate;
 use crate::image;
@@ -120,6 +121,7 @@ async fn lead(
     let (endpoints_sender, endpoints) = watch::channel(Endpoints::new());
     let pool = Pool::new(tls_receiver);
     let image_changes = pool.changes();
+    let disk_changes = pool.changes();
     let rollback_changes = pool.changes();
     let agents: Arc<dyn Agents> = Arc::new(pool.clone());
     let reporter = Reporter {
@@ -143,6 +145,12 @@ async fn lead(
             store: config.default_store(),
         },
     };
+    let disks = disk::reconcile::Context {
+        shell: shell.clone(),
+        policy: disk::plan::Policy {
+            overhead: config.filesystem_overhead,
+        },
+    };
     let port = config.agent_port;
     tokio::join!(
         tls::renew(client.clone(), namespace, tls_sender, stop.clone()),
@@ -158,6 +166,10 @@ async fn lead(
         async {
             image::controller::run(Arc::new(images), image_changes, stop.clone()).await;
             // Without its controllers a leader must not hold the Lease.
+            stop.cancel();
+        },
+        async {
+            disk::controller::run(Arc::new(disks), disk_changes, stop.clone()).await;
             stop.cancel();
         },
         async {
