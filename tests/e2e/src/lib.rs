@@ -14,4 +14,5 @@ pub mod reader;
 pub mod rollback;
 pub mod source;
 pub mod system;
+pub mod vm_disk;
 pub mod wait;

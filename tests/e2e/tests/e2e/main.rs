@@ -5,6 +5,7 @@ mod access;
 mod api;
 mod arrival;
 mod deletion;
+mod disk;
 mod documents;
 mod interruption;
 mod object_store;
