@@ -55,6 +55,11 @@ const RULES: &[Rule] = &[
         never: &[],
     },
     Rule {
+        folder: "tests/machine",
+        siblings: &[],
+        never: &["kube", "tokio"],
+    },
+    Rule {
         folder: "bench",
         siblings: &["hypercloud-disk"],
         never: &["tokio"],
