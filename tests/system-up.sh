@@ -22,6 +22,7 @@ if [ -z "${KUBECONFIG:-}" ]; then
         "$test_cluster" image load "hypercloud-storage/$name:dev" \
             --bin "$programs/$name=/usr/local/bin/$name"
     done
+    "$test_cluster" image machine "$programs/test-machine"
 fi
 
 phase "install the system"

@@ -2,6 +2,7 @@
 //! linked with, as an OCI archive that containerd imports.
 
 mod archive;
+mod machine;
 
 use crate::binaries::Binaries;
 use crate::command::{program, run};
@@ -35,6 +36,12 @@ pub struct Recipe {
 /// Builds the image and loads it into every node.
 pub fn load(settings: &Settings, nodes: &[Node], recipe: &Recipe) -> Result<()> {
     load_image(settings, nodes, &recipe.image()?)
+}
+
+/// Builds the image that boots disks, around the program that drives QEMU, and
+/// loads it into every node.
+pub fn load_machine(settings: &Settings, nodes: &[Node], program: &Path) -> Result<()> {
+    load(settings, nodes, &machine::recipe(program)?)
 }
 
 fn load_image(settings: &Settings, nodes: &[Node], image: &Image) -> Result<()> {

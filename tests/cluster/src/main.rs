@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use test_cluster::images::Recipe;
 use test_cluster::settings::Settings;
@@ -68,6 +69,12 @@ enum ImageAction {
         #[arg(long)]
         user: Option<String>,
     },
+    /// Build the image that boots disks, QEMU and the program that drives it,
+    /// and load it into every node
+    Machine {
+        /// The program
+        program: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -120,6 +127,9 @@ fn run() -> Result<()> {
                 user,
             };
             images::load(&settings, &test_cluster::nodes(&settings)?, &recipe)
+        }
+        Action::Image(ImageAction::Machine { program }) => {
+            images::load_machine(&settings, &test_cluster::nodes(&settings)?, &program)
         }
     }
 }

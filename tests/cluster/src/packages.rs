@@ -21,6 +21,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("/usr/bin/busybox", "busybox-static"),
     ("/usr/bin/setsid", "util-linux"),
     ("/usr/bin/ldd", "libc-bin"),
+    ("/usr/bin/qemu-system-x86_64", "qemu-system-x86"),
 ];
 
 /// Installs what is missing, on Debian and its kin.

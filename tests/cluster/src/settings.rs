@@ -31,6 +31,8 @@ pub const CONTROL_GROUP: &str = "hcs-test";
 pub const PAUSE_IMAGE: &str = "hcs-test/pause:1";
 /// A shell for test pods.
 pub const SHELL_IMAGE: &str = "hcs-test/busybox:1";
+/// QEMU and the program that drives it, for pods that boot a disk.
+pub const MACHINE_IMAGE: &str = "hcs-test/machine:1";
 /// The most nodes that fit the addresses and the names.
 pub const MAXIMAL_NODES: usize = 4;
 
