@@ -3,10 +3,15 @@
 # Arguments go to the test binary: a test's name, --test-threads, ...
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. tests/phases.sh
 . tests/local-cluster.sh
+. demo/bootable.sh
 if [ -z "${KUBECONFIG:-}" ]; then
     use_local_cluster
 fi
+make_bootable_disk
+phases_end
+export HCS_E2E_BOOTABLE_DISK=$bootable_disk
 # Some tests take parts of the system away; the others must live with that,
 # as they would in production.
 cargo test --workspace --test e2e -- --test-threads 3 "$@"

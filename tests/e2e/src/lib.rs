@@ -10,6 +10,8 @@ pub mod agents;
 pub mod cluster;
 pub mod disk;
 pub mod image;
+pub mod machine;
+pub mod pod;
 pub mod reader;
 pub mod rollback;
 pub mod source;

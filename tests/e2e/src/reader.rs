@@ -4,14 +4,10 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use kube::api::{DeleteParams, LogParams, PostParams};
-use serde_json::json;
 
 use crate::cluster::Scope;
+use crate::pod::Once;
 use crate::system::shell_image;
-use crate::wait::{Seen, until};
 
 /// How long a pod may take to start and to read a small disk.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -48,64 +44,17 @@ fn first_word(text: &str) -> anyhow::Result<String> {
 
 /// Runs a shell script in a pod that mounts `claim`; what it printed.
 pub async fn run(scope: &Scope, claim: &str, mode: &str, script: &str) -> anyhow::Result<String> {
-    let block = mode == "Block";
-    let key = if block {
-        "volumeDevices"
-    } else {
-        "volumeMounts"
-    };
-    let place = if block {
-        json!([{"name": "volume", "devicePath": "/dev/volume"}])
-    } else {
-        json!([{"name": "volume", "mountPath": "/volume"}])
-    };
     // The owner of a virtual machine's disk, so that what he may read is
     // read as he reads it.
-    let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"generateName": "reader-"},
-        "spec": {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": false,
-            "terminationGracePeriodSeconds": 0,
-            "securityContext": {
-                "runAsNonRoot": true, "runAsUser": 107, "runAsGroup": 107, "fsGroup": 107,
-                "fsGroupChangePolicy": "OnRootMismatch",
-                "seccompProfile": {"type": "RuntimeDefault"}
-            },
-            "containers": [{
-                "name": "reader",
-                "image": shell_image(),
-                "imagePullPolicy": "IfNotPresent",
-                "command": ["/bin/sh", "-c", script],
-                key: place,
-                "securityContext": {
-                    "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}
-                }
-            }],
-            "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": claim}}]
-        }
-    }))?;
-    let api = scope.api::<Pod>();
-    let maker = scope.pods_on(claim).await?;
-    let made = maker.create(&PostParams::default(), &pod).await?;
-    let name = made.name_any();
-    let phase = until("the reader has ended", LIMIT, || async {
-        let pod = api.get(&name).await?;
-        let status = pod.status.unwrap_or_default();
-        Ok(match status.phase.as_deref() {
-            Some(phase @ ("Succeeded" | "Failed")) => Seen::Done(phase.to_owned()),
-            _ => Seen::NotYet(format!("{:?}", status.conditions)),
-        })
-    })
-    .await?;
-    let logs = api.logs(&name, &LogParams::default()).await?;
-    api.delete(&name, &DeleteParams::default().grace_period(0))
-        .await?;
-    until("the reader is gone", LIMIT, || async {
-        let found = api.get_opt(&name).await?;
-        Ok(crate::wait::when(found.is_none(), "still there"))
-    })
-    .await?;
-    anyhow::ensure!(phase == "Succeeded", "the reader failed: {logs}");
-    Ok(logs)
+    let reader = Once {
+        name: "reader",
+        image: shell_image(),
+        command: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
+        claim,
+        mode,
+        limit: LIMIT,
+    };
+    let end = reader.run(scope).await?;
+    anyhow::ensure!(end.state.exit_code == 0, "the reader failed: {}", end.logs);
+    Ok(end.logs)
 }

@@ -28,6 +28,12 @@ pub async fn coordinator(cluster: &Cluster) -> anyhow::Result<kube::Client> {
     cluster.account(SYSTEM_NAMESPACE, "coordinator").await
 }
 
+/// Image with the program that boots disks: `HCS_E2E_MACHINE_IMAGE`, or the
+/// test cluster's.
+pub fn machine_image() -> String {
+    std::env::var("HCS_E2E_MACHINE_IMAGE").unwrap_or_else(|_| "hcs-test/machine:1".into())
+}
+
 /// Pods of one component, `coordinator` or `node-agent`.
 pub async fn pods(cluster: &Cluster, component: &str) -> anyhow::Result<Vec<Pod>> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
