@@ -9,7 +9,7 @@ help: ## What can be made
 	@echo "  KUBECONFIG set: demo and e2e use that cluster instead of bringing one up."
 
 .PHONY: demo
-demo: ## A real local cluster; an image from HTTP to a volume
+demo: ## A real local cluster; a disk from HTTP to a volume, and booted
 	@scripts/packages.sh && demo/run.sh
 
 .PHONY: test

@@ -27,14 +27,18 @@ cleanup() {
 trap cleanup EXIT
 
 say "packages of Debian $suite into a root file system"
-# Ubuntu's apt does not know Debian's keys by itself.
+# Ubuntu's apt does not know Debian's keys by itself. Emulated on a busy host
+# a machine is slow: its console may come late, but it has to come.
 mmdebstrap --quiet --variant=minbase --mode=root \
     --include=linux-image-cloud-amd64,systemd-sysv,udev,dbus,iproute2,ifupdown,isc-dhcp-client,openssh-server,ca-certificates \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
     --customize-hook="echo root:$root_password | chroot \"\$1\" chpasswd" \
     --customize-hook='echo hypercloud-demo > "$1/etc/hostname"' \
     --customize-hook='printf "/dev/vda1 / ext4 defaults,errors=remount-ro 0 1\n" > "$1/etc/fstab"' \
-    --customize-hook='chroot "$1" systemctl enable serial-getty@ttyS0.service' \
+    --customize-hook='chroot "$1" systemctl --quiet enable serial-getty@ttyS0.service' \
+    --customize-hook='chroot "$1" systemctl --quiet mask e2scrub_reap.service e2scrub_all.timer' \
+    --customize-hook='mkdir "$1/etc/systemd/system.conf.d"' \
+    --customize-hook='printf "[Manager]\nDefaultTimeoutStartSec=10min\nDefaultDeviceTimeoutSec=10min\n" > "$1/etc/systemd/system.conf.d/patience.conf"' \
     --keyring=/usr/share/keyrings/debian-archive-keyring.gpg \
     "$suite" "$work/root.tar"
 

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # The demonstration: a bootable Linux disk, served as compressed qcow2 over
-# HTTP, becomes a volume on a real Kubernetes, and is compared byte for byte
-# with what qemu-img makes of it.
+# HTTP, becomes an image on a real Kubernetes; a disk is cloned from it and
+# compared byte for byte with what qemu-img makes of the file; and a machine
+# boots from that disk, in a pod as KubeVirt would make it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/phases.sh
 . tests/local-cluster.sh
+. demo/bootable.sh
 . scripts/serve.sh
+. demo/steps.sh
 
-cache=${HCS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hypercloud-storage}/demo
 name=debian
+disk=vm-root-disk
 namespace=demo
-image=$cache/debian-bookworm-1.qcow2
 work=$(mktemp -d)
-watch_pid=
 cleanup() {
     if [ -n "$watch_pid" ]; then kill "$watch_pid" 2>/dev/null || true; fi
     serve_end
@@ -21,14 +22,13 @@ cleanup() {
 }
 trap cleanup EXIT
 
-if [ ! -f "$image" ]; then
-    phase "make a bootable Linux disk from Debian's packages"
-    demo/disk.sh "$image"
-fi
-
+make_bootable_disk
+phases_end
+machine_image=${HCS_E2E_MACHINE_IMAGE:-}
 tests/system-up.sh
 if [ -z "${KUBECONFIG:-}" ]; then
     use_local_cluster
+    machine_image=${machine_image:-hcs-test/machine:1}
 fi
 class=${HCS_E2E_STORAGE_CLASS:-loopfile}
 shell_image=${HCS_E2E_SHELL_IMAGE:-hcs-test/busybox:1}
@@ -37,14 +37,18 @@ phase "serve the disk over HTTP"
 node_ip=$(kubectl get nodes --output jsonpath='{.items[0].status.addresses[?(@.type=="InternalIP")].address}')
 # The address from which this machine speaks to the cluster's first node.
 host_ip=$(ip -oneline route get "$node_ip" | sed -n 's/.* src \([^ ]*\).*/\1/p')
-serve "$host_ip" "$cache" "$work"
-url=http://$host_ip:$serve_port/$(basename "$image")
-echo "   $url ($(du -h "$image" | cut -f1) compressed)"
+serve "$host_ip" "$bootable_disks" "$work"
+url=http://$host_ip:$serve_port/${bootable_disk##*/}
+echo "   $url ($(du -h "$bootable_disk" | cut -f1) compressed)"
 
 phase "import it: VirtualMachineImage/$name"
 kubectl create namespace $namespace --dry-run=client --output yaml | kubectl apply --filename - >/dev/null
-kubectl --namespace $namespace delete virtualmachineimage $name --ignore-not-found >/dev/null
-kubectl --namespace $namespace apply --filename - <<YAML
+demo delete pod compare machine --ignore-not-found >/dev/null
+demo delete virtualmachinepvc $disk --ignore-not-found >/dev/null
+# Its claim is taken away behind it.
+demo wait persistentvolumeclaim $disk --for=delete --timeout=60s >/dev/null
+demo delete virtualmachineimage $name --ignore-not-found >/dev/null
+demo apply --filename - <<YAML
 apiVersion: hypercloud.tmaxanc.com/v1alpha1
 kind: VirtualMachineImage
 metadata: {name: $name}
@@ -53,67 +57,64 @@ spec:
   source:
     http: $url
 YAML
-kubectl --namespace $namespace get virtualmachineimage $name --watch & watch_pid=$!
-set +e
-kubectl --namespace $namespace wait virtualmachineimage $name \
-    --for=jsonpath='{.status.phase}'=Ready --timeout=300s >/dev/null
-arrived=$?
-set -e
-kill $watch_pid 2>/dev/null || true
-wait $watch_pid 2>/dev/null || true
-watch_pid=
-if [ $arrived -ne 0 ]; then
-    kubectl --namespace $namespace describe virtualmachineimage $name >&2
-    echo "error: the image did not become Ready" >&2
-    exit 1
-fi
-kubectl --namespace $namespace get virtualmachineimage,persistentvolumeclaim
-kubectl --namespace $namespace get virtualmachineimage $name --output \
+reach virtualmachineimage $name Ready
+demo get virtualmachineimage,persistentvolumeclaim
+demo get virtualmachineimage $name --output \
     jsonpath='{"   "}{.status.transfer.bytesReceived}{" bytes received, "}{.status.transfer.bytesWritten}{" written on "}{.status.transfer.nodeName}{"\n"}'
 
-phase "compare the volume with qemu-img's raw disk"
-size=$(kubectl --namespace $namespace get virtualmachineimage $name --output jsonpath='{.status.source.virtualSize}')
-kubectl --namespace $namespace delete pod compare --ignore-not-found >/dev/null
-# No pod but the coordinator's may mount an image's claim.
-kubectl --namespace $namespace create --filename - >/dev/null \
-    --as system:serviceaccount:hypercloud-storage:coordinator <<YAML
-apiVersion: v1
-kind: Pod
-metadata: {name: compare}
+phase "clone a disk from it, and compare it with qemu-img's: VirtualMachinePvc/$disk"
+demo apply --filename - <<YAML
+apiVersion: hypercloud.tmaxanc.com/v1alpha1
+kind: VirtualMachinePvc
+metadata: {name: $disk}
 spec:
-  restartPolicy: Never
-  automountServiceAccountToken: false
-  containers:
-  - name: compare
-    image: $shell_image
-    imagePullPolicy: IfNotPresent
-    command: [/bin/sh, -c, "set -o pipefail; head -c $size /dev/volume | sha256sum"]
-    volumeDevices: [{name: volume, devicePath: /dev/volume}]
-  volumes:
-  - name: volume
-    persistentVolumeClaim: {claimName: vmim-$name}
+  virtualMachineImageName: $name
+  pvc:
+    accessModes: [ReadWriteOnce]
+    resources: {requests: {storage: 4Gi}}
 YAML
-qemu-img convert -O raw "$image" "$work/expected.raw"
+size=$(demo get virtualmachineimage $name --output jsonpath='{.status.source.virtualSize}')
+qemu-img convert -O raw "$bootable_disk" "$work/expected.raw"
 expected=$(sha256sum < "$work/expected.raw" | cut -d ' ' -f 1)
-kubectl --namespace $namespace wait pod compare --for=jsonpath='{.status.phase}'=Succeeded --timeout=180s >/dev/null
-found=$(kubectl --namespace $namespace logs compare | cut -d ' ' -f 1)
-kubectl --namespace $namespace delete pod compare >/dev/null
+rm "$work/expected.raw"
+# Classes that wait for a first consumer give the disk its volume now.
+found=$(run_pod compare "$shell_image" /bin/sh -c "set -o pipefail; head -c $size /dev/disk | sha256sum")
+found=${found%% *}
+reach virtualmachinepvc $disk Ready
 echo "   qemu-img: $expected"
-echo "   volume:   $found"
+echo "   disk:     $found"
 if [ "$expected" != "$found" ]; then
-    echo "error: the volume differs from qemu-img's raw disk" >&2
+    echo "error: the disk differs from qemu-img's" >&2
     exit 1
 fi
 echo "   the same, byte for byte"
+
+if [ -n "$machine_image" ]; then
+    phase "boot it, in a pod as KubeVirt would make it"
+    run_pod machine "$machine_image" /usr/bin/test-machine /dev/disk -- 'uname --kernel-release' \
+        'findmnt --noheadings --output SOURCE,SIZE,FSTYPE /' > "$work/console"
+    # As whom, the last lines to the prompt, what was said there, and the end.
+    {
+        sed --quiet 1p "$work/console"
+        echo ...
+        sed '/^== 2: exit/q' "$work/console" | tail --lines 24
+        echo ...
+        sed --quiet '$p' "$work/console"
+    } | sed 's/^/   /'
+else
+    echo "   HCS_E2E_MACHINE_IMAGE names no image that boots disks: this one is not booted"
+fi
 phases_end
 
 cat <<NEXT
 
-The image stands in namespace $namespace. To look around:
+The image and the disk stand in namespace $namespace. To look around:
   export KUBECONFIG=$KUBECONFIG PATH=\$PATH:$(dirname "$(command -v kubectl)")
   kubectl --namespace $namespace describe virtualmachineimage $name
+  kubectl --namespace $namespace describe virtualmachinepvc $disk
   kubectl --namespace $namespace get events
   kubectl --namespace hypercloud-storage logs daemonset/node-agent
+  kubectl --namespace $namespace delete virtualmachinepvc $disk
   kubectl --namespace $namespace delete virtualmachineimage $name    # nothing stays
   make cluster-down                                       # nor of the cluster
 NEXT
