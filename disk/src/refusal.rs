@@ -68,11 +68,29 @@ pub enum Refusal {
         /// How much memory there is, in MiB.
         limit_mib: u64,
     },
+    /// Packed data goes on and on and hardly unpacks to anything.
+    #[error(
+        "the {packing} data has {limit} bytes and more that unpack to nothing: pack the image again, without empty parts"
+    )]
+    HollowPacking {
+        /// What the source is packed with.
+        packing: Packing,
+        /// How many packed bytes came.
+        limit: u64,
+    },
     /// Packed data unpacks to more than is read of it.
     #[error("the {packing} data unpacks to more than the {limit} bytes that are read of it")]
     UnpacksTooLarge {
         /// What the source is packed with.
         packing: Packing,
+        /// How many bytes are read at most.
+        limit: u64,
+    },
+    /// A source that does not say how long it is goes on far behind the image.
+    #[error(
+        "the source goes on behind the image for more than the {limit} bytes that are read of it: check its address and its upload"
+    )]
+    Endless {
         /// How many bytes are read at most.
         limit: u64,
     },
@@ -261,7 +279,9 @@ impl Refusal {
             Self::TruncatedPacking(_) => "TruncatedPacking",
             Self::TrailingBytes(_) => "TrailingBytes",
             Self::PackingWindow { .. } => "PackingWindowTooLarge",
+            Self::HollowPacking { .. } => "HollowPacking",
             Self::UnpacksTooLarge { .. } => "UnpacksTooLarge",
+            Self::Endless { .. } => "EndlessSource",
             Self::Truncated { .. } => "TruncatedImage",
             Self::Masquerade(_) => "MasqueradingDisk",
             Self::UnsupportedVersion(_) => "UnsupportedVersion",

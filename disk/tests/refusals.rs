@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use hypercloud_disk::Refusal;
-use hypercloud_disk::detect::Foreign;
+use hypercloud_disk::detect::{Foreign, Packing};
 
 fn all() -> Vec<Refusal> {
     let (table, offset, entry) = ("L1", 4096, 1 << 60);
@@ -14,6 +14,11 @@ fn all() -> Vec<Refusal> {
         Refusal::Empty,
         Refusal::ForeignFormat(Foreign::Vmdk),
         Refusal::WebPage,
+        Refusal::HollowPacking {
+            packing: Packing::Gzip,
+            limit: 9,
+        },
+        Refusal::Endless { limit: 9 },
         Refusal::Truncated {
             needed: 2,
             available: 1,
@@ -69,7 +74,14 @@ fn each_has_a_reason_of_its_own() {
 
 #[test]
 fn each_says_what_to_do() {
-    let ways = ["qemu-img", "fetch", "upload", "check that", "convert"];
+    let ways = [
+        "qemu-img",
+        "fetch",
+        "upload",
+        "check that",
+        "convert",
+        "pack",
+    ];
     for refusal in all() {
         let message = refusal.to_string();
         let Some((_, way)) = message.split_once(": ") else {

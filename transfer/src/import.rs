@@ -60,7 +60,11 @@ fn judge(spec: &SourceSpec, opened: &Opened) -> Result<Judged, TransferError> {
             (raw_virtual_size(size)?, None)
         }
         ImageFormat::Qcow2 => {
-            let header = Header::parse(&opened.head, opened.size)?;
+            let mut header = Header::parse(&opened.head, opened.size)?;
+            if opened.size.is_none() {
+                let end = furthest(header.virtual_size());
+                header = Header::parse(&opened.head, Some(end))?;
+            }
             (header.virtual_size(), Some(header))
         }
     };
@@ -75,10 +79,16 @@ fn judge(spec: &SourceSpec, opened: &Opened) -> Result<Judged, TransferError> {
     Ok(Judged { facts, header })
 }
 
-/// How far into a packed image anything may lie, beside a multiple of its
-/// disk's size: what it unpacks to is not known, and reading through an endless
-/// run of zeros is what somebody might want of us.
+/// How far into an image of unknown length anything may lie, beside a multiple
+/// of its disk's size: reading through an endless run of zeros is what somebody
+/// might want of us.
 const SLACK: u64 = 1 << 30;
+
+/// Where an image ends at the latest. Snapshots can make one larger than its
+/// disk.
+fn furthest(virtual_size: u64) -> u64 {
+    virtual_size.saturating_mul(16).saturating_add(SLACK)
+}
 
 /// Judges an image that is packed: what is told of the source is told of the
 /// packed one.
@@ -91,14 +101,6 @@ fn judge_inside(
     let mut judged = judge(spec, inner)?;
     judged.facts.packing = Some(packing);
     judged.facts.source_size = outer.size;
-    if let Some(header) = judged.header {
-        // Snapshots can make an image larger than its disk.
-        let end = header
-            .virtual_size()
-            .saturating_mul(16)
-            .saturating_add(SLACK);
-        judged.header = Some(Header::parse(&inner.head, Some(end))?);
-    }
     Ok(judged)
 }
 
@@ -311,6 +313,11 @@ pub(crate) async fn import(
         Arc::new(Tap::new(checksum.algorithm(), mark))
     });
     let before = resume.map_or(Progress::default(), |checkpoint| checkpoint.progress);
+    // What an image unpacks to is told by nobody.
+    let most = facts
+        .source_size
+        .filter(|_| facts.packing.is_none())
+        .unwrap_or_else(|| furthest(plan.virtual_size()));
     let packed = source.packed().cloned();
     // A stream feeds its own.
     let fed = source.tap().cloned();
@@ -340,14 +347,13 @@ pub(crate) async fn import(
         result = pipeline.run(start, Progress::default(), &cancel).await;
     }
     let result = match result {
-        Ok(progress) => verify(
-            &pipeline.source,
-            &target,
-            tap.as_ref(),
-            request.checksum.as_ref(),
-            &*observer,
-            &cancel,
-        )
+        Ok(progress) => Verification {
+            source: &pipeline.source,
+            most,
+            tap: tap.as_ref(),
+            expected: request.checksum.as_ref(),
+        }
+        .verify(&target, &*observer, &cancel)
         .await
         .map(|()| progress),
         Err(error) => Err(error),
@@ -393,37 +399,47 @@ fn mark(facts: SourceFacts, virtual_size: u64, target: u64, tap: Option<Arc<Tap>
     })
 }
 
-/// Judges what was read, flushes the disk and judges what it now begins with.
-async fn verify(
-    source: &Source,
-    target: &Target,
-    tap: Option<&Arc<Tap>>,
-    expected: Option<&Checksum>,
-    observer: &dyn Observer,
-    cancel: &CancellationToken,
-) -> Result<(), TransferError> {
-    observer.verifying();
-    tokio::select! {
-        biased;
-        () = cancel.cancelled() => return Err(TransferError::Cancelled),
-        drained = source.drain() => drained?,
+/// What a source has to be found to be, once its disk is written.
+struct Verification<'a> {
+    source: &'a Source,
+    /// How many bytes of it there may be.
+    most: u64,
+    tap: Option<&'a Arc<Tap>>,
+    expected: Option<&'a Checksum>,
+}
+
+impl Verification<'_> {
+    /// Judges what was read, flushes the disk and judges what it now begins
+    /// with.
+    async fn verify(
+        self,
+        target: &Target,
+        observer: &dyn Observer,
+        cancel: &CancellationToken,
+    ) -> Result<(), TransferError> {
+        observer.verifying();
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(TransferError::Cancelled),
+            drained = self.source.drain(self.most) => drained?,
+        }
+        self.source.judge_unchanged().await?;
+        let found = self.tap.and_then(|tap| tap.checksum());
+        if let (Some(expected), Some(found)) = (self.expected, found)
+            && *expected != found
+        {
+            return Err(TransferError::ChecksumMismatch {
+                expected: expected.clone(),
+                found,
+            });
+        }
+        let disk = Arc::clone(&target.disk);
+        blocking(move || {
+            disk.flush()?;
+            Ok(judge_disk(&disk.head(HEAD)?)?)
+        })
+        .await
     }
-    source.judge_unchanged().await?;
-    let found = tap.and_then(|tap| tap.checksum());
-    if let (Some(expected), Some(found)) = (expected, found)
-        && *expected != found
-    {
-        return Err(TransferError::ChecksumMismatch {
-            expected: expected.clone(),
-            found,
-        });
-    }
-    let disk = Arc::clone(&target.disk);
-    blocking(move || {
-        disk.flush()?;
-        Ok(judge_disk(&disk.head(HEAD)?)?)
-    })
-    .await
 }
 
 /// Completes the target, or leaves it as the error asks.

@@ -177,11 +177,15 @@ impl Source {
     }
 
     /// Reads what is left of a source that has something to say of the whole:
-    /// a packed one is checked at its end, and so is a digest.
-    pub(crate) async fn drain(&self) -> Result<(), SourceError> {
+    /// a packed one is checked at its end, and so is a digest. There may be
+    /// `most` bytes of it.
+    ///
+    /// # Errors
+    /// [`hypercloud_disk::Refusal::Endless`] where there are more.
+    pub(crate) async fn drain(&self, most: u64) -> Result<(), SourceError> {
         match self {
             Self::Stream(stream) if self.packed().is_some() || self.tap().is_some() => {
-                stream.drain(Buffer::fixed(0)).wait().await.map(|_| ())
+                stream.drain(most).wait().await.map(|_| ())
             }
             _ => Ok(()),
         }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use hypercloud_disk::Refusal;
+use hypercloud_disk::{Packing, Refusal};
 
 use crate::object_store::ObjectStoreError;
 
@@ -113,6 +113,17 @@ pub enum SourceError {
         expected: u64,
         /// Bytes received.
         received: u64,
+    },
+    /// Packed data ended before its end, on a connection that does not say
+    /// how much is to come.
+    #[error(
+        "{location} ended within its {packing} data, and its server does not say how long it is: the connection was cut, or the file is cut short; fetch or upload it again if this goes on"
+    )]
+    CutShort {
+        /// The address.
+        location: String,
+        /// What the source is packed with.
+        packing: Packing,
     },
     /// No byte came for the length of the stall timeout.
     #[error("{0} sent nothing for too long")]
@@ -233,7 +244,9 @@ impl SourceError {
             Self::InvalidProxy => "InvalidProxy",
             Self::ProxyUnauthorized(_) => "ProxyUnauthorized",
             Self::ProxyFailed { .. } => "ProxyFailed",
-            Self::Interrupted { .. } | Self::WrongLength { .. } => "Interrupted",
+            Self::Interrupted { .. } | Self::WrongLength { .. } | Self::CutShort { .. } => {
+                "Interrupted"
+            }
             Self::Stalled(_) => "Stalled",
             Self::SourceChanged(_) => "SourceChanged",
             Self::WrongRange(_) => "WrongRange",
@@ -269,6 +282,7 @@ impl SourceError {
                 | Self::ProxyFailed { .. }
                 | Self::Interrupted { .. }
                 | Self::WrongLength { .. }
+                | Self::CutShort { .. }
                 | Self::Stalled(_)
                 | Self::SourceChanged(_)
                 | Self::WrongRange(_)

@@ -9,7 +9,7 @@ use hypercloud_disk::plan::raw_virtual_size;
 use hypercloud_disk::{ImageFormat, Packing, Refusal};
 use tokio_util::sync::CancellationToken;
 
-use super::{finish, open_target, verify};
+use super::{Verification, finish, open_target};
 use crate::checksum::Checksum;
 use crate::digest::Tap;
 use crate::error::TransferError;
@@ -198,7 +198,13 @@ async fn complete_size(
     cancel: &CancellationToken,
 ) -> Result<Progress, TransferError> {
     target.set_size(progress.total)?;
-    let tap = packed.tap();
-    verify(packed.source(), target, tap, expected, observer, cancel).await?;
+    let verification = Verification {
+        source: packed.source(),
+        // It was read to its end already.
+        most: u64::MAX,
+        tap: packed.tap(),
+        expected,
+    };
+    verification.verify(target, observer, cancel).await?;
     Ok(progress)
 }

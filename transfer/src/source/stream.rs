@@ -15,7 +15,7 @@ mod origin;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use hypercloud_disk::Extent;
+use hypercloud_disk::{Extent, Refusal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
@@ -48,9 +48,18 @@ pub(crate) struct StreamReader {
 }
 
 struct Asked {
-    place: Extent,
+    what: Wanted,
     buffer: Buffer,
     reply: oneshot::Sender<Result<Part, SourceError>>,
+}
+
+/// What is asked of a stream.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// The bytes there.
+    Place(Extent),
+    /// That all of it is read, of which there may be so many bytes.
+    End { most: u64 },
 }
 
 /// The answer to come.
@@ -133,7 +142,7 @@ impl StreamReader {
             origin: origin.clone(),
             rewinds,
             flow,
-            draining: false,
+            most: None,
             pending,
             position: 0,
             kept: Vec::with_capacity(2 * KEPT),
@@ -148,10 +157,14 @@ impl StreamReader {
     }
 
     pub(super) fn ask(&self, place: Extent, buffer: Buffer) -> Answer {
+        self.want(Wanted::Place(place), buffer)
+    }
+
+    fn want(&self, what: Wanted, buffer: Buffer) -> Answer {
         let (reply, answer) = oneshot::channel();
         // Fails only when the task has ended; then the answer says so.
         let _ = self.asked.send(Asked {
-            place,
+            what,
             buffer,
             reply,
         });
@@ -162,10 +175,9 @@ impl StreamReader {
     }
 
     /// Reads on to the end, so that all that is packed in a source was found
-    /// good.
-    pub(super) fn drain(&self, buffer: Buffer) -> Answer {
-        let (start, length) = (u64::MAX, 0);
-        self.ask(Extent { start, length }, buffer)
+    /// good; that is within `most` bytes, or the source is refused.
+    pub(super) fn drain(&self, most: u64) -> Answer {
+        self.want(Wanted::End { most }, Buffer::fixed(0))
     }
 
     pub(super) fn origin(&self) -> &Origin {
@@ -189,8 +201,8 @@ struct Stream {
     /// How often it may begin again for what has gone by.
     rewinds: u32,
     flow: Option<Flow>,
-    /// All that is left is asked for.
-    draining: bool,
+    /// All that is left is asked for, and this is where it has to end.
+    most: Option<u64>,
     /// Received and not yet gone by.
     pending: Bytes,
     /// Where in the source `pending` begins.
@@ -202,22 +214,37 @@ struct Stream {
 impl Stream {
     async fn serve(mut self, mut questions: mpsc::UnboundedReceiver<Asked>) {
         while let Some(Asked {
-            place,
+            what,
             mut buffer,
             reply,
         }) = questions.recv().await
         {
-            let length = usize::try_from(place.length).unwrap_or(usize::MAX);
-            let into = buffer.get_mut(..length).unwrap_or_default();
-            let result = self.fill(place, into).await;
+            let result = match what {
+                Wanted::Place(place) => {
+                    let length = usize::try_from(place.length).unwrap_or(usize::MAX);
+                    let into = buffer.get_mut(..length).unwrap_or_default();
+                    self.fill(place, into).await
+                }
+                Wanted::End { most } => self.drain(most).await,
+            };
             // Whoever asked may have stopped listening.
             let _ = reply.send(result.map(|filled| Part::new(buffer, filled)));
         }
     }
 
+    async fn drain(&mut self, most: u64) -> Result<usize, SourceError> {
+        self.most = Some(most);
+        while self.position <= most {
+            if self.advance(usize::MAX).await?.is_empty() {
+                return Ok(0);
+            }
+        }
+        Err(SourceError::Refused(Refusal::Endless { limit: most }))
+    }
+
     async fn fill(&mut self, place: Extent, into: &mut [u8]) -> Result<usize, SourceError> {
         let mut filled = 0;
-        self.draining = place.start == u64::MAX;
+        self.most = None;
         if place.start < self.position {
             match self.gone_by(place.start) {
                 Some(kept) => {
@@ -341,7 +368,7 @@ impl Stream {
         };
         self.flow = Some(flow);
         // An end before the place where it broke last time is another's.
-        let may_end = self.draining || self.origin.has_open_end();
+        let may_end = self.most.is_some() || self.origin.has_open_end();
         if chunk.is_none() && (behind > 0 || !may_end) {
             return Err(self.origin.ended(self.position).into());
         }

@@ -11,7 +11,8 @@
 //! - memory is bounded by [`Shares`], whatever the data asks for: what would
 //!   take more is refused;
 //! - the data's own checksums are verified, and nothing may follow it;
-//! - the end of the data is told only after all of it was found good.
+//! - the end of the data is told only after all of it was found good;
+//! - packed bytes without end that unpack to nothing are refused.
 
 mod blocks;
 mod codec;
@@ -172,17 +173,21 @@ impl Packed {
         );
         let runtime = Handle::current();
         let tap = self.tap.clone();
+        let cut = Cut {
+            location: self.location.clone(),
+            has_open_end: self.size.is_none(),
+        };
         self.tracker.spawn_blocking(move || {
             let room = || Part::new(runtime.block_on(memory.take(PART)), 0);
             let mut output = Output::new(room, |part| {
                 plain.blocking_send(Ok(Some(part))).map_err(|_| ())
             });
-            let end =
-                match inflate::unpack(packing, limits, &mut Input::new(input, tap), &mut output) {
-                    Ok(()) => Ok(None),
-                    Err(inflate::Stop::Failed(error)) => Err(error),
-                    Err(inflate::Stop::Abandoned) => return,
-                };
+            let mut input = Input::new(packing, input, tap);
+            let end = match inflate::unpack(packing, limits, &mut input, &mut output) {
+                Ok(()) => Ok(None),
+                Err(inflate::Stop::Failed(error)) => Err(cut.judge(error)),
+                Err(inflate::Stop::Abandoned) => return,
+            };
             // Whoever took the parts may have stopped.
             let _ = plain.blocking_send(end);
         });
@@ -199,6 +204,29 @@ impl Packed {
         self.tracker.close();
         self.tracker.wait().await;
         self.tracker.reopen();
+    }
+}
+
+/// Whose doing it is that packed data ends before its end.
+struct Cut {
+    location: String,
+    /// No length was told that the end could be held against.
+    has_open_end: bool,
+}
+
+impl Cut {
+    /// Where nobody said how long the source is, the end of a file that is cut
+    /// short looks like that of a connection: another try tells them apart.
+    fn judge(self, error: SourceError) -> SourceError {
+        match error {
+            SourceError::Refused(Refusal::TruncatedPacking(packing)) if self.has_open_end => {
+                SourceError::CutShort {
+                    location: self.location,
+                    packing,
+                }
+            }
+            error => error,
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Packed sources that are damaged, hostile or nothing that is imported.
 
+use std::io::Write;
+
 use hypercloud_transfer::{Options, Packing, Side, TargetSpec, TransferError};
 
 use crate::device::LoopDevice;
 use crate::image::{Random, disk, raw};
-use crate::packing::{ALL, gzip, pack, xz, zstd};
+use crate::packing::{self, ALL, gzip, pack, xz};
 use crate::server::{Reply, Server};
 use crate::watch::{file, http, local, options, run};
 
@@ -49,6 +51,121 @@ async fn what_is_cut_short_is_refused_wherever_it_was_cut() {
         let error = refuse(&twice, &options()).await;
         assert_refused(&error, "TruncatedPacking", "the second");
     }
+}
+
+/// Where nobody says how long the source is, the connection may be to blame.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ends_early_without_a_length_is_tried_again() {
+    let bytes = disk(88, 3 << 20);
+    for packing in ALL {
+        let packed = pack(packing, &bytes);
+        for chunked in [false, true] {
+            let cut = packed[..packed.len() / 2].to_vec();
+            let whole = packed.clone();
+            let server = Server::start(move |request| {
+                // Each opening is one request, and each reading another.
+                let body = if request.number < 2 { &cut } else { &whole };
+                Reply {
+                    chunked,
+                    until_close: !chunked,
+                    ..Reply::whole(body)
+                }
+            })
+            .await;
+            let target = tempfile::tempdir().unwrap();
+            let source = || http(&server.url("/"));
+            let error = run(source(), file(target.path()), &options())
+                .await
+                .unwrap_err();
+            let message = error.message();
+            assert_eq!(error.reason(), "Interrupted", "{packing}: {message}");
+            assert_eq!((error.side(), error.is_retryable()), (Side::Source, true));
+            assert!(message.contains("does not say how long it is"), "{message}");
+            assert!(!target.path().join("disk.img").exists());
+            run(source(), file(target.path()), &options())
+                .await
+                .unwrap();
+            let found = std::fs::read(target.path().join("disk.img")).unwrap();
+            assert!(found == bytes, "{packing}: the disks differ");
+        }
+    }
+}
+
+/// Packed data that unpacks to nothing, of some more than 80 MiB.
+fn hollow() -> Vec<(Packing, &'static str, Vec<u8>)> {
+    const MANY: usize = 80 << 20;
+    // A member with nothing in it but a field for whoever wants one.
+    let mut member = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\xff\xff".to_vec();
+    member.extend([7; 0xffff]);
+    member.extend(b"\x03\0\0\0\0\0\0\0\0\0");
+    let name = [
+        &b"\x1f\x8b\x08\x08\0\0\0\0\0\xff"[..],
+        &vec![b'a'; MANY][..],
+    ]
+    .concat();
+    let mut frame = b"\x50\x2a\x4d\x18\0\0\x80\0".to_vec();
+    frame.resize(8 + (8 << 20), 7);
+    vec![
+        (
+            Packing::Gzip,
+            "members",
+            member.repeat(MANY / member.len() + 1),
+        ),
+        (Packing::Gzip, "a name", name),
+        (Packing::Gzip, "zeros", vec![0; MANY]),
+        (Packing::Xz, "zeros", vec![0; MANY]),
+        (Packing::Zstd, "frames", frame.repeat(11)),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_unpacks_to_nothing_is_not_read_for_ever() {
+    let bytes = disk(89, 1 << 20);
+    for (packing, what, hollow) in hollow() {
+        let packed = [pack(packing, &bytes), hollow].concat();
+        let error = refuse(&packed, &options()).await;
+        assert_refused(&error, "HollowPacking", what);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_follows_an_image_is_not_read_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = raw(directory.path(), "source.raw", &disk(90, 1 << 20));
+    let image = crate::image::qcow2(&source, "image.qcow2", &["-c"]);
+    let mut image = std::fs::read(image).unwrap();
+    for (mebibytes, fits) in [(900, true), (1100, false)] {
+        let packed = directory.path().join("packed");
+        let mut writer = zstd_of(&packed);
+        writer.write_all(&image).unwrap();
+        for _ in 0..mebibytes {
+            writer.write_all(&[0; 1 << 20]).unwrap();
+        }
+        writer.finish().unwrap();
+        let target = tempfile::tempdir().unwrap();
+        let result = run(local(&packed), file(target.path()), &options()).await;
+        assert_eq!(target.path().join("disk.img").exists(), fits);
+        if let Err(error) = result {
+            assert!(!fits, "{}", error.message());
+            assert_refused(&error, "EndlessSource", "zeros");
+        }
+    }
+    // The same where the image itself says that it goes on for so long.
+    image[40..48].copy_from_slice(&(1u64 << 40).to_be_bytes());
+    let server = Server::start(move |_| Reply {
+        chunked: true,
+        ..Reply::whole(&image)
+    })
+    .await;
+    let target = tempfile::tempdir().unwrap();
+    let error = run(http(&server.url("/")), file(target.path()), &options())
+        .await
+        .unwrap_err();
+    assert_refused(&error, "TableBeyondEnd", "far away");
+}
+
+fn zstd_of(path: &std::path::Path) -> zstd::Encoder<'static, std::fs::File> {
+    zstd::Encoder::new(std::fs::File::create(path).unwrap(), 1).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,7 +255,7 @@ async fn what_is_inside_is_judged_as_well() {
 #[tokio::test]
 async fn a_window_beyond_the_budget_is_refused() {
     let bytes = disk(85, 1 << 20);
-    let mut packed = zstd(&bytes, Some(26));
+    let mut packed = packing::zstd(&bytes, Some(26));
     // Accepted with the default budget, not with a smaller one.
     let directory = tempfile::tempdir().unwrap();
     let path = raw(directory.path(), "packed", &packed);

@@ -36,6 +36,8 @@ pub struct Reply {
     pub drip: Option<(usize, Duration)>,
     /// Sent in chunks, without a length.
     pub chunked: bool,
+    /// Sent without a length; the end of the connection is the body's.
+    pub until_close: bool,
     /// The length that is claimed.
     pub length: Option<usize>,
 }
@@ -226,6 +228,8 @@ async fn answer(write: &mut (impl AsyncWrite + Unpin), reply: Reply) -> std::io:
     }
     head += &if reply.chunked {
         "Transfer-Encoding: chunked\r\n\r\n".to_owned()
+    } else if reply.until_close {
+        "Connection: close\r\n\r\n".to_owned()
     } else {
         format!(
             "Content-Length: {}\r\n\r\n",
@@ -263,5 +267,5 @@ async fn answer(write: &mut (impl AsyncWrite + Unpin), reply: Reply) -> std::io:
         std::future::pending::<()>().await;
     }
     let whole = end == reply.body.len() && reply.length.is_none_or(|l| l == reply.body.len());
-    Ok(reply.cut.is_none() && whole)
+    Ok(reply.cut.is_none() && whole && !reply.until_close)
 }

@@ -242,7 +242,7 @@ impl BlockReader {
         let unpacked = inflate::unpack(
             Packing::Xz,
             self.limits,
-            &mut Input::new(from, None),
+            &mut Input::new(Packing::Xz, from, None),
             &mut output,
         );
         drop(output);

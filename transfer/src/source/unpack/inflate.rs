@@ -11,6 +11,13 @@ use super::feed::Fed;
 use crate::digest::Tap;
 use crate::error::SourceError;
 
+/// Packed bytes that may come without anything coming out of them, beside
+/// those that what came out accounts for. Names, comments, frames to be
+/// skipped, indexes and filling are all lawful, and none of them has to end.
+/// The index of an xz file and the seek table of a Zstandard one are less than
+/// a thousandth of what they are about.
+const HOLLOW: u64 = 64 << 20;
+
 /// Why unpacking ended early.
 pub(super) enum Stop {
     Failed(SourceError),
@@ -34,11 +41,16 @@ pub(super) struct Input {
     /// Takes in all that comes.
     tap: Option<Arc<Tap>>,
     came: u64,
+    packing: Packing,
+    /// How many bytes may have come, given what came out.
+    allowed: u64,
 }
 
 impl Input {
-    pub(super) fn new(parts: Receiver<Fed>, tap: Option<Arc<Tap>>) -> Self {
+    pub(super) fn new(packing: Packing, parts: Receiver<Fed>, tap: Option<Arc<Tap>>) -> Self {
         Self {
+            packing,
+            allowed: HOLLOW,
             tap,
             came: 0,
             parts,
@@ -63,6 +75,10 @@ impl Input {
             self.used = 0;
             match self.parts.blocking_recv() {
                 Some(Fed::Part(part)) => {
+                    if self.came > self.allowed {
+                        let (packing, limit) = (self.packing, self.came);
+                        return Err(Refusal::HollowPacking { packing, limit }.into());
+                    }
                     if let Some(tap) = &self.tap {
                         tap.feed(self.came, part.as_ref());
                     }
@@ -75,6 +91,12 @@ impl Input {
             }
         }
         Ok(())
+    }
+
+    /// Some bytes came out of those that came. What does not shrink when it
+    /// is packed grows by a little.
+    fn bore(&mut self, plain: usize) {
+        self.allowed = self.allowed.saturating_add(2 * plain as u64);
     }
 
     /// The first byte behind any zeros, which are passed over and counted.
@@ -161,6 +183,7 @@ fn unit<N: Fn() -> Part, G: FnMut(Part) -> Result<(), ()>>(
         input.refill()?;
         let step = codec.step(input.bytes(), output.room(), input.is_last)?;
         input.used += step.consumed;
+        input.bore(step.produced);
         output.filled(step.produced)?;
         if step.ended {
             return Ok(());
