@@ -113,7 +113,9 @@ pub struct ImageClaim {
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub access_modes: Vec<AccessMode>,
     /// A size that the claim is to have at least. The size that the image
-    /// needs is worked out from its header; this can only raise it.
+    /// needs is worked out from its header; this can only raise it. Where the
+    /// disk's size shows only at the end of a packed image, this stands for
+    /// it, and a file system's own needs are added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<Quantity>,
 }

@@ -48,7 +48,8 @@ pub const RESERVED_HEADERS: &[&str] = &[
     .message("the objectBucketClaim brings its own Secret: set it or secretRef"))]
 #[serde(rename_all = "camelCase")]
 pub struct ImageSource {
-    /// Address of a qcow2 or raw image, `http://` or `https://`.
+    /// Address of a qcow2 or raw image, `http://` or `https://`; it may be
+    /// packed in gzip, xz or Zstandard.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 2048))]
     #[x_kube(validation = Rule::new("isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''")

@@ -44,9 +44,24 @@ impl Kind {
     }
 }
 
+/// What people read of the operator's objects: whoever makes an image has no
+/// business with their names. No name of a Secret, as it has blanks.
+pub const DEFAULT_STORE: &str = "the operator's default object store";
+
+/// Whose an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Whose {
+    /// In the image's namespace, and named by the image.
+    Image,
+    /// In the coordinator's namespace, and named by the operator.
+    Operator,
+}
+
 /// A Secret or ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference {
+    /// Whose it is.
+    pub whose: Whose,
     /// What it is.
     pub kind: Kind,
     /// Its namespace.
@@ -97,7 +112,8 @@ pub struct DefaultStore {
 pub struct Resolved {
     /// The source.
     pub source: Source,
-    /// The Secrets that let in there, as `name@version`.
+    /// The Secrets that let in there, as `name@version`; the operator's is
+    /// called [`DEFAULT_STORE`].
     pub secrets: Vec<String>,
 }
 
@@ -113,6 +129,7 @@ pub struct Scope<'a> {
 impl Scope<'_> {
     fn of_image(&self, kind: Kind, name: &str) -> Reference {
         Reference {
+            whose: Whose::Image,
             kind,
             namespace: self.namespace.to_owned(),
             name: name.to_owned(),
@@ -121,6 +138,7 @@ impl Scope<'_> {
 
     fn of_system(&self, kind: Kind, name: &str) -> Reference {
         Reference {
+            whose: Whose::Operator,
             kind,
             namespace: self.store.namespace.clone(),
             name: name.to_owned(),
@@ -183,7 +201,11 @@ pub fn resolve(
         .filter(|(reference, _)| reference.kind == Kind::Secret)
         .filter_map(|(reference, content)| {
             let content = content.as_ref()?;
-            Some(format!("{}@{}", reference.name, content.version))
+            let name = match reference.whose {
+                Whose::Image => reference.name.as_str(),
+                Whose::Operator => DEFAULT_STORE,
+            };
+            Some(format!("{name}@{}", content.version))
         });
     Ok(Resolved {
         source,
@@ -201,11 +223,17 @@ fn content<'a>(objects: &'a Objects, reference: &Reference) -> Result<&'a Conten
             let Reference {
                 namespace, name, ..
             } = reference;
-            Problem {
-                reason: format!("{kind}NotFound"),
-                message: format!(
+            let message = match reference.whose {
+                Whose::Image => format!(
                     "the {kind} {name} does not exist in namespace {namespace}: create it, and the import goes on"
                 ),
+                Whose::Operator => format!(
+                    "the {kind} of {DEFAULT_STORE} does not exist: have it created, and the import goes on"
+                ),
+            };
+            Problem {
+                reason: format!("{kind}NotFound"),
+                message,
             }
         })
 }
@@ -213,12 +241,20 @@ fn content<'a>(objects: &'a Objects, reference: &Reference) -> Result<&'a Conten
 /// Something is wrong with what an object holds.
 fn invalid(reference: &Reference, what: impl fmt::Display) -> Problem {
     let kind = reference.kind.as_str();
+    let Reference {
+        namespace, name, ..
+    } = reference;
+    let message = match reference.whose {
+        Whose::Image => format!(
+            "the {kind} {name} in namespace {namespace} {what}: put it right, and the import goes on"
+        ),
+        Whose::Operator => format!(
+            "the {kind} of {DEFAULT_STORE} {what}: have it put right, and the import goes on"
+        ),
+    };
     Problem {
         reason: format!("Invalid{kind}"),
-        message: format!(
-            "the {kind} {} in namespace {} {what}: put it right, and the import goes on",
-            reference.name, reference.namespace
-        ),
+        message,
     }
 }
 

@@ -34,8 +34,8 @@ impl Flow {
     }
 
     /// Bytes that are still to be received: what is left of the source, or,
-    /// where its size is not known, as many for each byte of the disk as up
-    /// to now.
+    /// where its size is not known or all of it came and it is being read
+    /// again, as many for each byte of the disk as up to now.
     fn remaining(&self) -> Option<u64> {
         let Progress {
             total,
@@ -43,8 +43,11 @@ impl Flow {
             received,
             ..
         } = self.progress;
-        if let Some(size) = self.source_size {
-            return Some(size.saturating_sub(received));
+        match self.source_size {
+            Some(size) if received < size => return Some(size - received),
+            // Nothing says more than that all of it came.
+            Some(_) if total == 0 => return Some(0),
+            _ => {}
         }
         if done == 0 || total == 0 {
             return None;
@@ -94,9 +97,19 @@ mod tests {
     fn what_is_left_of_the_source_takes_its_time() {
         assert_eq!(seconds(&flow(50, 100, 300, Some(1000))), Some(70));
         assert_eq!(seconds(&flow(50, 100, 995, Some(1000))), Some(1));
-        // A part was received twice, after an interruption.
-        assert_eq!(seconds(&flow(90, 100, 1100, Some(1000))), Some(0));
+        assert_eq!(seconds(&flow(100, 100, 1000, Some(1000))), Some(0));
+        assert_eq!(seconds(&flow(0, 0, 1000, Some(1000))), Some(0));
         assert_eq!(seconds(&flow(25, 100, 100, None)), Some(30));
+    }
+
+    #[test]
+    fn a_source_that_is_read_again_is_not_at_its_end() {
+        // The third of ten passes.
+        assert_eq!(seconds(&flow(25, 100, 2500, Some(1000))), Some(750));
+        // A part was received twice, after an interruption.
+        assert_eq!(seconds(&flow(90, 100, 1100, Some(1000))), Some(13));
+        // The first brought tables alone.
+        assert_eq!(seconds(&flow(0, 100, 1000, Some(1000))), None);
     }
 
     #[test]

@@ -131,10 +131,8 @@ async fn act(
                 Err(waits) => return Ok(Some(waits)),
             };
             let secrets = &reached.secrets;
-            if !secrets.is_empty()
-                && status.is_some_and(|status| status.rejected_credentials == *secrets)
-            {
-                return Ok(Some(Verdict::Keep));
+            if let Some(rejected) = retry::still_rejected(status, secrets) {
+                return Ok(Some(rejected));
             }
             match hands.agents.probe(node, &reached.source).await {
                 Ok(Ok(facts)) => Ok(Some(Verdict::Probed(facts))),

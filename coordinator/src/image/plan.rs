@@ -227,6 +227,10 @@ fn from_status(source: &SourceStatus) -> Option<Facts> {
 /// Any agent looks at the source; which one is spread over the images.
 fn probe(seen: &Observation, wanted: &Wanted) -> Plan {
     let agents = &seen.agents.synced;
+    if agents.is_empty() && retry::rejection(seen.image.status.as_ref()).is_some() {
+        // It is the Secret that is waited for, not an agent.
+        return Plan::say(Verdict::Keep, Again::After(RECHECK));
+    }
     let pick = backoff::hash(seen.uid(), seen.attempt()) as usize;
     let Some(node) = pick
         .checked_rem(agents.len())
@@ -286,7 +290,8 @@ fn claim<'a>(
         let verdict = waiting(ImagePhase::Preparing, "ClaimTerminating", message);
         return Step::Wait(Box::new(Plan::say(verdict, Again::After(RECHECK))));
     }
-    let too_small = claim.requested < size && seen.holder().is_none();
+    // A disk that is there fits, whatever was asked for.
+    let too_small = claim.requested < size && seen.holder().is_none() && !is_complete(seen);
     if claim.lost || too_small {
         // Its volume went away, or the source grew since the claim was made.
         let message = format!("replacing the former claim {name}");
@@ -300,6 +305,16 @@ fn claim<'a>(
         return Step::Wait(Box::new(plan));
     }
     Step::Go(claim)
+}
+
+/// Whether the present try's job was seen to succeed.
+fn is_complete(seen: &Observation) -> bool {
+    let status = seen.image.status.as_ref();
+    status
+        .and_then(|status| status.transfer.as_ref())
+        .is_some_and(|transfer| {
+            transfer.job_id == seen.job_id() && transfer.completion_time.is_some()
+        })
 }
 
 /// Makes the claim, unless its storage class is not there.

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use hypercloud_api::VirtualMachineImageStatus;
+use hypercloud_api::conditions::find;
 
+use super::SOURCE_VERIFIED;
+use super::access::DEFAULT_STORE;
 use super::verdict::{TryFailure, Verdict};
 use crate::agents::Failure;
 use crate::backoff::Backoff;
@@ -51,6 +54,18 @@ const REJECTIONS: [&str; 8] = [
     "UnknownAccessKey",
 ];
 
+/// Those of them that servers also give when nothing is wrong with what was
+/// shown: while they are overloaded, or do not know a new key yet. No account
+/// is locked out for asking again; for a wrong password it may be.
+const DOUBTFUL: [&str; 3] = ["AccessDenied", "Forbidden", "UnknownAccessKey"];
+
+/// Tries that fail before a doubtful rejection is believed; the last two of
+/// them have to be rejections.
+const DOUBTS: i32 = 3;
+
+/// Reason of a source that is not asked again before its Secret changes.
+pub const REJECTED: &str = "CredentialsRejected";
+
 /// The verdict on a probe that failed. Where the `secrets` that went with it
 /// were not accepted, another one may be: it is waited for, because asking
 /// again with the same may lock an account out.
@@ -62,19 +77,74 @@ pub fn judge_probe(
     if secrets.is_empty() || !REJECTIONS.contains(&failure.reason.as_str()) {
         return judge(status, failure, true);
     }
+    if is_doubted(status, failure) {
+        return Verdict::TryFailed(TryFailure {
+            reason: failure.reason.clone(),
+            message: failure.message.clone(),
+            source: true,
+        });
+    }
+    Verdict::Rejected {
+        reason: REJECTED.to_owned(),
+        message: format!("{}; {}", failure.message, remedy(secrets)),
+        secrets: secrets.to_vec(),
+    }
+}
+
+/// Whether a rejection may have been the server's mistake.
+fn is_doubted(status: Option<&VirtualMachineImageStatus>, failure: &Failure) -> bool {
+    let retry = status.and_then(|status| status.retry.as_ref());
+    let twice = retry.is_some_and(|retry| REJECTIONS.contains(&retry.last_reason.as_str()));
+    let tries = failures(status) + 1;
+    DOUBTFUL.contains(&failure.reason.as_str())
+        && !(twice && tries >= DOUBTS)
+        && tries < MAX_FAILURES
+}
+
+/// What to do about `secrets`, as `name@version`, that are not accepted.
+fn remedy(secrets: &[String]) -> String {
     let names: Vec<&str> = secrets
         .iter()
         .map(|secret| secret.split('@').next().unwrap_or_default())
         .collect();
-    Verdict::Rejected {
-        reason: "CredentialsRejected".to_owned(),
-        message: format!(
-            "{}; change the Secret {}, and the import goes on; where the server was put right, delete the image and apply it again",
-            failure.message,
-            names.join(" or ")
-        ),
-        secrets: secrets.to_vec(),
+    if names.contains(&DEFAULT_STORE) {
+        return format!(
+            "have the keys of {DEFAULT_STORE} changed, and the import goes on, or make another image with a source.secretRef"
+        );
     }
+    format!(
+        "change the Secret {}, and the import goes on; where the server was put right, delete the image and apply it again",
+        names.join(" or ")
+    )
+}
+
+/// What people are told of a source that is not asked again, where that is so.
+pub fn rejection(status: Option<&VirtualMachineImageStatus>) -> Option<&str> {
+    let status = status.filter(|status| !status.rejected_credentials.is_empty())?;
+    find(&status.conditions, SOURCE_VERIFIED)
+        .filter(|condition| condition.reason == REJECTED)
+        .map(|condition| condition.message.as_str())
+}
+
+/// The verdict on `secrets` that are about to be shown, where they were
+/// rejected already. What people were told then is told again: something else
+/// may have been in the way since, and have been put right.
+pub fn still_rejected(
+    status: Option<&VirtualMachineImageStatus>,
+    secrets: &[String],
+) -> Option<Verdict> {
+    let known = status.is_some_and(|status| status.rejected_credentials == secrets);
+    if secrets.is_empty() || !known {
+        return None;
+    }
+    Some(match rejection(status) {
+        Some(message) => Verdict::Rejected {
+            reason: REJECTED.to_owned(),
+            message: message.to_owned(),
+            secrets: secrets.to_vec(),
+        },
+        None => Verdict::Keep,
+    })
 }
 
 /// The verdict on a job that failed; `guarded` says whether a Secret lets in
@@ -119,5 +189,74 @@ pub fn judge(
         )
     } else {
         Verdict::Failed { reason, message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hypercloud_api::RetryStatus;
+
+    use super::*;
+
+    fn after(failures: i32, last_reason: &str) -> VirtualMachineImageStatus {
+        VirtualMachineImageStatus {
+            retry: Some(RetryStatus {
+                failures,
+                last_reason: last_reason.into(),
+                ..RetryStatus::default()
+            }),
+            ..VirtualMachineImageStatus::default()
+        }
+    }
+
+    fn judged(status: &VirtualMachineImageStatus, reason: &str, secret: &str) -> Verdict {
+        let failure = Failure {
+            reason: reason.into(),
+            message: "no".into(),
+            retryable: false,
+        };
+        judge_probe(Some(status), &failure, &[secret.to_owned()])
+    }
+
+    #[test]
+    fn what_a_server_may_say_by_mistake_is_asked_again_first() {
+        // Failed tries, the last one's reason, what the server says now,
+        // and whether it is asked again.
+        let table = [
+            (0, "", "Forbidden", true),
+            (1, "Forbidden", "Forbidden", true),
+            (2, "Forbidden", "Forbidden", false),
+            (1, "AccessDenied", "UnknownAccessKey", true),
+            (2, "UnknownAccessKey", "AccessDenied", false),
+            // A single one among other failures.
+            (5, "Stalled", "Forbidden", true),
+            (6, "Forbidden", "Forbidden", false),
+            // There is no other try to be made: the Secret may still change.
+            (9, "Stalled", "Forbidden", false),
+            // A password is not tried again, and a signature stays wrong.
+            (0, "", "Unauthorized", false),
+            (0, "", "SignatureDoesNotMatch", false),
+        ];
+        for (failures, last, reason, again) in table {
+            let verdict = judged(&after(failures, last), reason, "login@5");
+            let tried = matches!(&verdict, Verdict::TryFailed(f) if f.source && f.reason == reason);
+            let waits = matches!(verdict, Verdict::Rejected { .. });
+            assert_eq!(
+                (tried, waits),
+                (again, !again),
+                "{reason} after {failures} {last}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_rejection_says_whose_keys_to_change() {
+        let told = |secret: &str| match judged(&after(0, ""), "Unauthorized", secret) {
+            Verdict::Rejected { message, .. } => message,
+            other => panic!("{other:?}"),
+        };
+        assert!(told("login@5").contains("change the Secret login, and the import goes on"));
+        let operators = told(&format!("{DEFAULT_STORE}@5"));
+        assert!(operators.contains("have the keys of the operator's default object store changed"));
     }
 }

@@ -76,8 +76,11 @@ impl SizeError {
     }
 }
 
-/// Bytes that the claim has to ask for, a whole number of MiB. For a disk of
-/// unknown size it is what the user asks for.
+/// Bytes that the claim has to ask for, a whole number of MiB.
+///
+/// Where nobody says how large the disk is, what the user asks for stands for
+/// its size: a disk of that size has to fit, so a file system's own needs are
+/// added to it as to any.
 pub fn claim(demand: &Demand) -> Result<u64, SizeError> {
     let virtual_size = match (demand.virtual_size, demand.at_least) {
         (Some(0), _) => return Err(SizeError::Empty),
@@ -85,9 +88,9 @@ pub fn claim(demand: &Demand) -> Result<u64, SizeError> {
         (Some(size), _) => size,
         (None, at_least) => at_least,
     };
-    let wanted = match (demand.mode, demand.virtual_size) {
-        (VolumeMode::Block, _) | (_, None) => u128::from(virtual_size),
-        (VolumeMode::Filesystem, Some(_)) => {
+    let wanted = match demand.mode {
+        VolumeMode::Block => u128::from(virtual_size),
+        VolumeMode::Filesystem => {
             let share = u128::from(1_000_000 - demand.overhead.0);
             let by_share = (u128::from(virtual_size) * 1_000_000).div_ceil(share);
             by_share.max(u128::from(virtual_size) + u128::from(FILESYSTEM_ALLOWANCE))
@@ -151,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_of_unknown_size_has_what_the_user_asks_for() {
+    fn a_disk_of_unknown_size_is_taken_to_be_as_large_as_the_user_says() {
         for mode in [VolumeMode::Block, VolumeMode::Filesystem] {
             let mut unknown = demand(1, mode);
             unknown.virtual_size = None;
             assert_eq!(claim(&unknown), Err(SizeError::Unknown));
             unknown.at_least = 3 * GIB - 1;
-            assert_eq!(claim(&unknown), Ok(3 * GIB));
+            assert_eq!(claim(&unknown), claim(&demand(3 * GIB - 1, mode)));
         }
     }
 

@@ -65,6 +65,8 @@ impl Writer<'_> {
                 secrets,
             } => {
                 self.status.rejected_credentials = secrets.clone();
+                // Whoever changes a Secret begins anew.
+                self.status.retry = None;
                 let status = ConditionStatus::False;
                 self.condition(SOURCE_VERIFIED, status, reason, message.clone());
                 self.not_ready(ImagePhase::Pending, reason, message.clone());

@@ -127,6 +127,34 @@ async fn what_was_rejected_is_not_tried_again_before_it_changes() {
 }
 
 #[tokio::test]
+async fn what_came_in_between_does_not_hide_a_rejection() {
+    let condition = |type_: &str, reason: &str, message: &str| {
+        json!({"type": type_, "status": "False", "reason": reason, "message": message,
+            "observedGeneration": 1, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    let mut image = guarded();
+    image["status"] = json!({"phase": "Pending", "attempt": 0, "observedGeneration": 1,
+        "rejectedCredentials": ["login@5"], "conditions": [
+            condition("SourceVerified", "CredentialsRejected", "401; change the Secret login"),
+            condition("Ready", "NoAgentReady", "waiting for a node agent that is ready")]});
+    let mut script = Script::default();
+    look(&mut script, &image);
+    script.on("GET", SECRET, 200, login("5", "czNjcmV0"));
+    script.on("PATCH", &status_path(), 200, image.clone());
+    event(&mut script);
+    let agent = Agent::default();
+    let asked = agent.asked.clone();
+    let (context, requests) = context(script, agent);
+    reconcile(&context, "team", "disk").await.unwrap();
+    assert_eq!(requests.left(), 0);
+    assert!(asked.lock().unwrap().is_empty(), "not asked again");
+    let status = requests.body("PATCH", &status_path())["status"].clone();
+    let ready = &status["conditions"][1];
+    assert_eq!(ready["reason"], "CredentialsRejected");
+    assert_eq!(ready["message"], "401; change the Secret login");
+}
+
+#[tokio::test]
 async fn a_job_that_waits_for_its_access_is_given_it() {
     let mut image = guarded();
     image["status"] = transferring();

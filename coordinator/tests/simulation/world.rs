@@ -17,7 +17,7 @@ use hypercloud_coordinator::agents::{
 };
 use hypercloud_coordinator::holder::{HolderSeen, HolderState};
 use hypercloud_coordinator::image::access::{
-    Content, DefaultStore, Kind, Objects, Reference, Resolved, Scope, references, resolve,
+    Content, DefaultStore, Kind, Objects, Reference, Resolved, Scope, Whose, references, resolve,
 };
 use hypercloud_coordinator::image::observation::{ClaimSeen, Observation, StorageClassSeen};
 use hypercloud_coordinator::image::plan::{Policy, plan};
@@ -189,6 +189,7 @@ impl World {
             .map(|reference| (reference, self.secret.map(|(version, _)| login(version))))
             .collect();
         let one = Reference {
+            whose: Whose::Image,
             kind: Kind::Secret,
             namespace: "team".into(),
             name: "login".into(),
@@ -346,8 +347,8 @@ impl World {
                     Ok(reached) => reached,
                     Err(waits) => return Some(*waits),
                 };
-                if status.is_some_and(|s| s.rejected_credentials == reached.secrets) {
-                    return Some(Verdict::Keep);
+                if let Some(rejected) = retry::still_rejected(status, &reached.secrets) {
+                    return Some(rejected);
                 }
                 if self.secret.is_some_and(|(_, accepted)| !accepted) {
                     self.rejections += 1;

@@ -20,6 +20,7 @@ pub async fn read(client: &Client, wanted: BTreeSet<Reference>) -> Result<Object
             kind,
             namespace,
             name,
+            ..
         } = &reference;
         let content = match kind {
             Kind::Secret => {

@@ -10,7 +10,12 @@ use crate::agents::source::{ObjectPlace, Place, Signing, SourceUrl};
 const TEAM: &str = "team";
 
 fn object(kind: Kind, namespace: &str, name: &str, values: &[(&str, &str)]) -> Objects {
+    let whose = match namespace {
+        TEAM => Whose::Image,
+        _ => Whose::Operator,
+    };
     let reference = Reference {
+        whose,
         kind,
         namespace: namespace.into(),
         name: name.into(),
@@ -387,4 +392,44 @@ fn the_operators_store_may_have_certificates_of_its_own() {
             store: &default
         }
     ));
+}
+
+#[test]
+fn the_names_of_the_operators_objects_are_not_told() {
+    let default = DefaultStore {
+        secret: Some("hidden".into()),
+        ca_config_map: Some("hidden".into()),
+        ..store()
+    };
+    let wanted = at_store(wanted_object(), None);
+    let keys = |value: &str| {
+        let keys = [("accessKeyId", "id"), ("secretKey", value)];
+        object(Kind::Secret, "system", "hidden", &keys)
+    };
+    let map = object(Kind::ConfigMap, "system", "hidden", &[("ca.crt", "x")]);
+    for (objects, said) in [
+        (Objects::new(), "ConfigMapNotFound"),
+        (map.clone(), "InvalidCertificate"),
+    ] {
+        let problem = resolved(&wanted, &default, &objects).unwrap_err();
+        assert_eq!(problem.reason, said);
+        assert!(problem.message.contains(DEFAULT_STORE), "{problem:?}");
+        assert!(!problem.message.contains("hidden"), "{problem:?}");
+        assert!(!problem.message.contains("system"), "{problem:?}");
+    }
+    let default = DefaultStore {
+        ca_config_map: None,
+        ..default
+    };
+    for (objects, said) in [
+        (Objects::new(), "SecretNotFound"),
+        (keys("s3cret\n"), "InvalidSecret"),
+    ] {
+        let problem = resolved(&wanted, &default, &objects).unwrap_err();
+        assert_eq!(problem.reason, said);
+        assert!(problem.message.contains(DEFAULT_STORE), "{problem:?}");
+        assert!(!problem.message.contains("hidden"), "{problem:?}");
+    }
+    let found = resolved(&wanted, &default, &keys("s3cret")).unwrap();
+    assert_eq!(found.secrets, ["the operator's default object store@7"]);
 }

@@ -10,7 +10,7 @@ use super::super::validate::Wanted;
 use super::super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
 use crate::again::{Again, RECHECK};
 use crate::agents::seen::{AGENT_GRACE, AGENT_LIMIT};
-use crate::agents::{AgentState, Facts, ImportJob, JobState};
+use crate::agents::{AgentState, Facts, ImportJob, Job, JobState};
 use crate::holder::{HolderSeen, HolderState, Problem};
 
 /// What is to be brought where.
@@ -109,7 +109,10 @@ fn follow(seen: &Observation, task: &Task<'_>, transfer: &TransferStatus, now: T
     // What ended is believed even if the agent went away since.
     match job.map(|job| (job, &job.state)) {
         Some((job, JobState::Succeeded)) => {
-            return Plan::say(Verdict::Completed(job.clone()), Again::Now);
+            return match unverified(wanted, node, job) {
+                Some(failure) => failed(seen, failure),
+                None => Plan::say(Verdict::Completed(job.clone()), Again::Now),
+            };
         }
         Some((_, JobState::Failed(failure))) => {
             let guarded = is_guarded(&wanted.source, scope);
@@ -156,6 +159,24 @@ fn follow(seen: &Observation, task: &Task<'_>, transfer: &TransferStatus, now: T
         Verdict::Keep,
         Again::OnChange,
     )
+}
+
+/// A success that does not show that the checksum was compared: an agent of an
+/// older version knows of none.
+fn unverified(wanted: &Wanted, node: &str, job: &Job) -> Option<TryFailure> {
+    let checksum = wanted.checksum.as_deref()?;
+    let told = match job.digest.as_deref() {
+        Some(digest) if digest.eq_ignore_ascii_case(checksum) => return None,
+        Some(digest) => format!("the digest {digest} where {checksum} was asked for"),
+        None => "no digest to hold against source.checksum".to_owned(),
+    };
+    Some(TryFailure {
+        reason: "DigestMissing".to_owned(),
+        message: format!(
+            "the agent of node {node} tells {told}: it may be of an older version, which the next try may find replaced"
+        ),
+        source: false,
+    })
 }
 
 /// The holder that the transfer was begun with, if it still holds.

@@ -56,6 +56,23 @@ fn any_agent_probes_and_without_one_it_waits() {
 }
 
 #[test]
+fn a_rejection_is_not_forgotten_while_no_agent_is_there() {
+    let mut seen = guarded(fresh());
+    seen.agents.synced.clear();
+    let update = ConditionUpdate {
+        type_: super::super::super::SOURCE_VERIFIED,
+        status: ConditionStatus::False,
+        reason: retry::REJECTED.into(),
+        message: "change the Secret".into(),
+    };
+    let told = status(&mut seen);
+    set(&mut told.conditions, update, 1, &Time(at(0)));
+    told.rejected_credentials = vec!["login@5".into()];
+    let plan = decide(&seen, 0);
+    assert_eq!(plan, Plan::say(Verdict::Keep, Again::After(RECHECK)));
+}
+
+#[test]
 fn probes_are_spread_over_the_agents() {
     let mut seen = fresh();
     let mut nodes = std::collections::BTreeSet::new();
@@ -103,6 +120,11 @@ fn a_disk_of_unknown_size_asks_for_the_users_word() {
         decide(&seen, 0).actions,
         [Action::CreateClaim { size: 3 * GIB }]
     );
+    // The file system takes its own beside that.
+    let claim = seen.image.spec.pvc.get_or_insert_default();
+    claim.volume_mode = Some(VolumeMode::Filesystem);
+    let size = (3 * 1024 + 192) << 20;
+    assert_eq!(decide(&seen, 0).actions, [Action::CreateClaim { size }]);
 }
 
 #[test]

@@ -134,6 +134,33 @@ fn success_is_written_down_before_the_holder_goes() {
 }
 
 #[test]
+fn a_claim_that_holds_the_disk_is_not_too_small_for_it() {
+    // What the disk's size is was told by its end alone.
+    let mut seen = running(JobState::Succeeded);
+    seen.holders.clear();
+    let status = status(&mut seen);
+    status.source.as_mut().unwrap().virtual_size = Some(11 * GIB as i64);
+    status.transfer.as_mut().unwrap().completion_time = Some(Time(at(0)));
+    assert_eq!(decide(&seen, 0), Plan::say(Verdict::Ready, Again::Now));
+}
+
+#[test]
+fn a_success_that_does_not_show_the_checksum_is_a_failed_try() {
+    let digest = format!("sha256:{}", "0a".repeat(32));
+    let mut seen = running(JobState::Succeeded);
+    seen.image.spec.source.checksum = Some(digest.to_uppercase().replace("SHA", "sha"));
+    for told in [None, Some(digest.replace("0a", "0b"))] {
+        seen.agents.jobs[0].job.digest = told;
+        let plan = decide(&seen, 0);
+        assert_eq!((reason(&plan), plan.actions.len()), ("DigestMissing", 0));
+        assert!(matches!(&plan.verdict, Verdict::TryFailed(f) if !f.source));
+    }
+    seen.agents.jobs[0].job.digest = Some(digest);
+    let plan = decide(&seen, 0);
+    assert!(matches!(plan.verdict, Verdict::Completed(_)), "{plan:?}");
+}
+
+#[test]
 fn failures_are_judged() {
     let failed = |retryable| {
         JobState::Failed(Failure {
