@@ -39,8 +39,9 @@ pub const AGENT_NAME: &str = "node-agent.hypercloud-storage";
 pub const KEEP_ALIVE: Duration = Duration::from_secs(8);
 /// Deadline of calls that only look something up.
 const QUICK: Duration = Duration::from_secs(10);
-/// Deadline of a probe: the source may be slow.
-const PROBE: Duration = Duration::from_secs(60);
+/// Deadline of a probe: the source may be slow, for a minute, and so may those
+/// before it, for whose turns an agent lets it wait a minute and a half.
+const PROBE: Duration = Duration::from_secs(160);
 /// Probes that are on their way at the same time.
 const PROBES: usize = 32;
 /// Deadline of a cancellation: the volume is to be closed in it.
@@ -308,6 +309,8 @@ impl<'a> Call<'a> {
                 call,
                 message,
             },
+            // The agent has its hands full, which is not the source's doing.
+            Code::ResourceExhausted => AgentError::Busy { call },
             Code::DeadlineExceeded => AgentError::Late { node, call },
             // Either side's timer may notice first, and says it like this. An
             // agent that shuts down does too, but earlier.
@@ -346,6 +349,14 @@ mod tests {
         let failed = |elapsed| call.failed(&cancelled, elapsed).reason();
         assert_eq!(failed(PROBE / 2), "AgentCallFailed");
         assert_eq!(failed(PROBE), "AgentLate");
+    }
+
+    #[test]
+    fn an_agent_that_has_its_hands_full_is_asked_again() {
+        let call = Call::new("n1", "ProbeSource", PROBE);
+        let error = call.failed(&Status::resource_exhausted("later"), Duration::ZERO);
+        assert!(matches!(error, AgentError::Busy { .. }), "{error}");
+        assert!(error.is_retryable() && !error.is_answer());
     }
 
     #[test]

@@ -22,8 +22,12 @@ use crate::job::state::Failure;
 use crate::node::Node;
 use crate::source::Access;
 
-/// Longest time that a look at a source may take.
+/// Longest time that a look at a source may take, once it has its turn.
 const PROBE_LIMIT: Duration = Duration::from_secs(60);
+/// Longest time that a look waits for its turn: more than a look may take, so
+/// that one round of sources that do not answer turns nobody away. Whoever is
+/// turned away comes again, and it counts as nothing against his source.
+const TURN_LIMIT: Duration = Duration::from_secs(90);
 /// Looks at sources that may go on at the same time: each may take as much
 /// memory as a job, for what a source is packed in.
 const PROBES: usize = 4;
@@ -58,23 +62,32 @@ impl AgentService {
         }
     }
 
-    async fn probe(&self, request: proto::ProbeSourceRequest) -> Result<Probed, Failure> {
-        let (source, access) = convert::source(request.source)?;
-        let probe = async {
-            let _turn = self.probes.acquire().await;
-            self.engine.probe(&source, &access).await
+    /// Looks at a source; waits for its turn first.
+    async fn probe(
+        &self,
+        request: proto::ProbeSourceRequest,
+    ) -> Result<Result<Probed, Failure>, Status> {
+        let (source, access) = match convert::source(request.source) {
+            Ok(asked) => asked,
+            Err(failure) => return Ok(Err(failure.into())),
         };
-        let facts = tokio::time::timeout(PROBE_LIMIT, probe)
-            .await
-            .map_err(|_| Failure {
+        let turn = tokio::time::timeout(TURN_LIMIT, self.probes.acquire()).await;
+        let _turn = turn.map_err(|_| {
+            Status::resource_exhausted("as many sources as may be are being looked at: ask again")
+        })?;
+        let probe = self.engine.probe(&source, &access);
+        let facts = tokio::time::timeout(PROBE_LIMIT, probe).await;
+        let facts = facts.unwrap_or_else(|_| {
+            Err(Failure {
                 reason: "SourceTimeout".to_owned(),
                 message: format!(
                     "the source did not answer within {} s",
                     PROBE_LIMIT.as_secs()
                 ),
                 retryable: true,
-            })??;
-        Ok(Probed::Facts(convert::facts(facts)))
+            })
+        });
+        Ok(facts.map(|facts| Probed::Facts(convert::facts(facts))))
     }
 }
 
@@ -93,7 +106,7 @@ impl NodeAgent for AgentService {
     ) -> Result<Response<proto::ProbeSourceResponse>, Status> {
         let result = self
             .probe(request.into_inner())
-            .await
+            .await?
             .unwrap_or_else(|failure| {
                 tracing::info!(
                     reason = failure.reason,
@@ -177,5 +190,112 @@ impl NodeAgent for AgentService {
             Status::unavailable(chain(&error))
         })?;
         Ok(Response::new(proto::CancelJobResponse {}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use tempfile::TempDir;
+    use tokio::task::JoinHandle;
+    use tokio::time::Instant;
+    use tonic::Code;
+
+    use super::*;
+    use crate::engine::{ImportOrder, Imported, Observer};
+    use crate::source::{Access, Facts, Source};
+    use crate::volume::KubeletVolumes;
+
+    /// Gives no answer for addresses that end in `slow`, and another at once.
+    struct Sources;
+
+    #[async_trait]
+    impl Engine for Sources {
+        async fn probe(&self, source: &Source, _: &Access) -> Result<Facts, Failure> {
+            if format!("{source:?}").contains("slow") {
+                std::future::pending::<()>().await;
+            }
+            Err(failure("NotFound"))
+        }
+
+        async fn import(
+            &self,
+            _: ImportOrder,
+            _: Arc<dyn Observer>,
+            _: CancellationToken,
+        ) -> Result<Imported, Failure> {
+            Err(failure("Cancelled"))
+        }
+    }
+
+    fn failure(reason: &str) -> Failure {
+        Failure {
+            reason: reason.into(),
+            message: String::new(),
+            retryable: false,
+        }
+    }
+
+    fn agent() -> (TempDir, AgentService) {
+        let place = tempfile::tempdir().unwrap();
+        let volumes = Arc::new(KubeletVolumes::new(place.path(), Duration::ZERO));
+        let engine: Arc<dyn Engine> = Arc::new(Sources);
+        let (jobs, _) = Jobs::open(&place.path().join("jobs"), engine.clone(), volumes, 1).unwrap();
+        let node = Node::this("node-1".into()).unwrap();
+        (place, AgentService::new(node, jobs, engine))
+    }
+
+    /// What a look ends with, and when.
+    type Look = JoinHandle<(Result<String, Code>, Duration)>;
+
+    /// Looks at a source.
+    fn look(agent: &AgentService, path: &str) -> Look {
+        let kind = proto::source::Kind::Http(proto::HttpSource {
+            url: format!("http://images.test/{path}"),
+            ..proto::HttpSource::default()
+        });
+        let source = Some(proto::Source { kind: Some(kind) });
+        let (agent, begun) = (agent.clone(), Instant::now());
+        tokio::spawn(async move {
+            let answer = agent.probe(proto::ProbeSourceRequest { source }).await;
+            let told = answer
+                .map(|probed| probed.unwrap_err().reason)
+                .map_err(|status| status.code());
+            (told, begun.elapsed())
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_sources_cost_those_behind_them_their_time_and_no_more() {
+        let (_place, agent) = agent();
+        let slow: Vec<_> = (0..PROBES).map(|_| look(&agent, "slow")).collect();
+        tokio::task::yield_now().await;
+        let quick = look(&agent, "quick");
+        // Its limit begins with its turn, so it is no source that is late.
+        let later = look(&agent, "slow");
+        for look in slow {
+            let (told, after) = look.await.unwrap();
+            assert_eq!(
+                (told.unwrap().as_str(), after.as_secs()),
+                ("SourceTimeout", 60)
+            );
+        }
+        let (told, after) = quick.await.unwrap();
+        assert_eq!((told.unwrap().as_str(), after.as_secs()), ("NotFound", 60));
+        let (told, after) = later.await.unwrap();
+        assert_eq!(
+            (told.unwrap().as_str(), after.as_secs()),
+            ("SourceTimeout", 120)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_too_long_is_asked_to_come_again() {
+        let (_place, agent) = agent();
+        let slow: Vec<_> = (0..2 * PROBES).map(|_| look(&agent, "slow")).collect();
+        tokio::task::yield_now().await;
+        let (told, after) = look(&agent, "quick").await.unwrap();
+        assert_eq!((told, after), (Err(Code::ResourceExhausted), TURN_LIMIT));
+        drop(slow);
     }
 }
