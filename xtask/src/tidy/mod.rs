@@ -4,6 +4,7 @@
 mod dependencies;
 mod policies;
 mod purity;
+mod reasons;
 mod sources;
 
 use std::fs;
@@ -18,6 +19,7 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
     let files = rust_files(root)?;
     found.extend(purity::check(&files));
     found.extend(sources::check(&files));
+    found.extend(reasons::check(root, &files)?);
     for line in &found {
         eprintln!("{line}");
     }

@@ -1,0 +1,184 @@
+//! Every reason that an image's status can show stands in the README, where
+//! whoever meets it looks for it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+
+use super::SourceFile;
+
+/// Where reasons of images come from.
+const PLACES: &[&str] = &[
+    "disk/src/",
+    "transfer/src/",
+    "node-agent/src/",
+    "coordinator/src/image/",
+];
+
+/// Files there whose reasons are the log's and the metrics' alone.
+const INSIDE: &[&str] = &["coordinator/src/image/error.rs"];
+
+/// What a reason stands behind.
+const BEFORE: &[&str] = &[
+    "reason: ",
+    "refused: ",
+    "conflict: ",
+    "waiting(",
+    "warning(",
+    "REJECTED: &str = ",
+    "WORRYING: [&str;",
+    "not_ready(",
+];
+
+/// Reasons that the README does not name.
+pub fn check(root: &Path, files: &[SourceFile]) -> anyhow::Result<Vec<String>> {
+    let path = root.join("README.md");
+    let readme = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(missing(files, &readme))
+}
+
+fn missing(files: &[SourceFile], readme: &str) -> Vec<String> {
+    let concerned = |file: &&SourceFile| {
+        PLACES.iter().any(|place| file.path.starts_with(place))
+            && !INSIDE.contains(&file.path.as_str())
+            && !file.path.contains("test")
+    };
+    let mut found = Vec::new();
+    for file in files.iter().filter(concerned) {
+        for reason in reasons(&file.text) {
+            if !readme.contains(&format!("`{reason}`")) {
+                let path = &file.path;
+                found.push(format!(
+                    "{path}: README.md does not say what {reason} means"
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// The reasons that stand in a file.
+fn reasons(text: &str) -> BTreeSet<&str> {
+    let text = text
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or_default();
+    let mut found = BTreeSet::new();
+    for body in behind(text, "fn reason(") {
+        let end = body.find("\n    }\n").unwrap_or(body.len());
+        found.extend(words(&body[..end]));
+    }
+    for before in BEFORE {
+        for rest in behind(text, before) {
+            let end = match before.ends_with('(') {
+                true => arguments(rest),
+                false => value(rest),
+            };
+            found.extend(words(&rest[..end]));
+        }
+    }
+    found
+}
+
+/// What follows each place where `mark` stands.
+fn behind<'a>(text: &'a str, mark: &'a str) -> impl Iterator<Item = &'a str> {
+    text.match_indices(mark)
+        .map(move |(at, _)| &text[at + mark.len()..])
+}
+
+/// Where the arguments end that begin a text: at what closes them.
+fn arguments(text: &str) -> usize {
+    end(text, |_, character| character == ';')
+}
+
+/// Where the value ends that begins a text: at what separates it from the
+/// next, or closes what it stands in.
+fn value(text: &str) -> usize {
+    end(text, |before, character| {
+        character == ';' || (character == '\n' && before.ends_with(','))
+    })
+}
+
+/// The first place outside brackets that is an end, or closes what the text
+/// stands in.
+fn end(text: &str, is_end: impl Fn(&str, char) -> bool) -> usize {
+    let mut depth = 0;
+    let mut quoted = false;
+    for (at, character) in text.char_indices() {
+        match character {
+            '"' => quoted = !quoted,
+            _ if quoted => {}
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' if depth == 0 => return at,
+            ')' | ']' | '}' => depth -= 1,
+            _ if depth == 0 && is_end(&text[..at], character) => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Literals that are CamelCase words.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_word = |word: &&str| {
+        word.len() > 3
+            && word.starts_with(|first: char| first.is_ascii_uppercase())
+            && word.chars().all(|c| c.is_ascii_alphanumeric())
+            && word.chars().any(|c| c.is_ascii_lowercase())
+    };
+    // Every second piece is inside the quotes.
+    text.split('"').skip(1).step_by(2).filter(is_word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = r#"
+impl E {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::A => "FirstReason",
+            Self::B { .. } => "SecondReason",
+        }
+    }
+}
+const OTHER: &str = "NoReason";
+fn f() {
+    let failure = Failure {
+        reason: "ThirdReason".to_owned(),
+        message: "Words".to_owned(),
+    };
+    let verdict = waiting(
+        Phase::Pending,
+        "FourthReason",
+        "for people",
+    );
+    let other = call("NoReasonEither");
+}
+#[cfg(test)]
+mod tests { fn reason() { "TestReason" } }
+"#;
+
+    #[test]
+    fn reasons_are_found_where_they_are_given() {
+        let found: Vec<_> = reasons(SOURCE).into_iter().collect();
+        let expected = ["FirstReason", "FourthReason", "SecondReason", "ThirdReason"];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn one_that_the_readme_leaves_out_is_reported() {
+        let file = |path: &str| SourceFile {
+            path: path.into(),
+            text: SOURCE.into(),
+        };
+        let files = [file("coordinator/src/image/plan.rs"), file("api/src/x.rs")];
+        let readme = "`FirstReason`, `SecondReason`, ThirdReason, `FourthReason`";
+        let found = missing(&files, readme);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("ThirdReason"), "{found:?}");
+    }
+}
