@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hypercloud_transfer::{Checksum, ImageFormat};
 
+use crate::rollback::RollbackArguments;
 use crate::source::SourceArguments;
 
 /// Work with HyperCloud Storage's disk images.
@@ -23,6 +24,25 @@ pub(crate) enum Command {
     /// Look at disk images and import them
     #[command(subcommand)]
     Image(ImageCommand),
+}
+
+/// Work with HyperCloud Storage's disks and disk images.
+///
+/// Exit codes: 0 done, 1 stopped, 2 usage, 3 refused, 4 the source or the
+/// rollback failed, 5 the target failed.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct PluginArguments {
+    #[command(subcommand)]
+    pub(crate) command: PluginCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginCommand {
+    /// Look at disk images and import them
+    #[command(subcommand)]
+    Image(ImageCommand),
+    Rollback(RollbackArguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -121,5 +141,6 @@ mod tests {
     #[test]
     fn the_words_are_consistent() {
         Arguments::command().debug_assert();
+        PluginArguments::command().debug_assert();
     }
 }

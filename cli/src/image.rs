@@ -15,6 +15,7 @@ use crate::arguments::{ImageCommand, ImportArguments, ProbeArguments};
 use crate::journal::Journal;
 use crate::report::Reporter;
 use crate::source::SourceUsage;
+use crate::stop::stop_asked;
 
 /// Why a command did not get as far as the engine, or what that said.
 #[derive(Debug, thiserror::Error)]
@@ -167,14 +168,7 @@ impl Observer for Course {
 
 /// Cancels at the first sign that the user wants to stop.
 async fn stop(cancel: CancellationToken) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        return;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        result = tokio::signal::ctrl_c() => if result.is_err() { return },
-    }
+    stop_asked().await;
     cancel.cancel();
 }
 

@@ -126,7 +126,7 @@ impl Observer for Reporter {
 }
 
 /// Writes a line; whoever closed the pipe does not want it.
-fn print(line: &str) {
+pub(crate) fn print(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 

@@ -11,5 +11,5 @@ fn main() -> ExitCode {
         .with_env_filter(EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    hypercloud_cli::run("hcs", std::env::args_os())
+    hypercloud_cli::run(std::env::args_os())
 }
