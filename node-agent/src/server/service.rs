@@ -202,7 +202,8 @@ mod tests {
     use tonic::Code;
 
     use super::*;
-    use crate::engine::{ImportOrder, Imported, Observer};
+    use crate::engine::{CopyOrder, ImportOrder, Imported, Observer};
+    use crate::job::state::Progress;
     use crate::source::{Access, Facts, Source};
     use crate::volume::KubeletVolumes;
 
@@ -224,6 +225,15 @@ mod tests {
             _: Arc<dyn Observer>,
             _: CancellationToken,
         ) -> Result<Imported, Failure> {
+            Err(failure("Cancelled"))
+        }
+
+        async fn copy(
+            &self,
+            _: CopyOrder,
+            _: Arc<dyn Observer>,
+            _: CancellationToken,
+        ) -> Result<Progress, Failure> {
             Err(failure("Cancelled"))
         }
     }
