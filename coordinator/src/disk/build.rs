@@ -167,11 +167,11 @@ pub fn hand_over(disk: &VirtualMachinePvc, resource_version: &str, claim_uid: &s
     })
 }
 
-/// The change that has a claim, as it was seen, placed again.
-pub fn release_node(resource_version: &str) -> Value {
+/// The change that has the consumer of a claim, as it was seen, placed again.
+pub fn place_again(resource_version: &str, node: Option<&str>) -> Value {
     json!({"metadata": {
         "resourceVersion": resource_version,
-        "annotations": {SELECTED_NODE: null},
+        "annotations": {SELECTED_NODE: node},
     }})
 }
 

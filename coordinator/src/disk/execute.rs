@@ -112,9 +112,12 @@ async fn act(
             deleted(gone, "delete the prime claim")?;
             Ok(None)
         }
-        Action::ReleaseNode { resource_version } => {
-            let patch = build::release_node(resource_version);
-            patched(&own, seen.name(), &patch, "release the claim's node").await?;
+        Action::PlaceAgain {
+            resource_version,
+            node,
+        } => {
+            let patch = build::place_again(resource_version, node.as_deref());
+            patched(&own, seen.name(), &patch, "change the claim's node").await?;
             Ok(None)
         }
         Action::HandOver {

@@ -25,10 +25,12 @@ pub enum Action {
         /// Version of it: one that was bound meanwhile stays.
         resource_version: String,
     },
-    /// Have the scheduler choose another node for the claim's first consumer.
-    ReleaseNode {
+    /// Have the claim's first consumer placed again.
+    PlaceAgain {
         /// Version of the claim that was seen.
         resource_version: String,
+        /// The node that it is placed on; the scheduler's choice without one.
+        node: Option<String>,
     },
     /// Make the prime claim, beside the source.
     CreatePrime(NewPrime),

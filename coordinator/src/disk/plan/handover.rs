@@ -125,7 +125,7 @@ fn unbound(seen: &Observation, task: &Task<'_>, prime: &PrimeSeen, now: Timestam
         );
         let verdict = waiting(DiskPhase::Pending, "NodeRefused", message);
         let mut plan = replace(seen, prime, verdict);
-        plan.actions.insert(0, release_node(claim));
+        plan.actions.insert(0, place_again(claim, None));
         return plan;
     }
     let message = match method {
@@ -180,33 +180,33 @@ fn node_for_copy(
     let Some(nodes) = &task.origin.nodes else {
         return Ok(selected);
     };
-    let source = &task.origin.name;
-    let Some(selected) = selected else {
-        // Any of them will do; the copies are spread over them.
-        let agents = &seen.agents.synced;
-        let with_agent: Vec<&String> = nodes.iter().filter(|n| agents.contains(n)).collect();
-        let pick = backoff::hash(seen.uid(), seen.attempt()) as usize;
-        return match pick.checked_rem(with_agent.len()) {
-            Some(index) => Ok(with_agent.get(index).map(|node| (*node).clone())),
-            None => {
-                let message = format!(
-                    "waiting for a node agent on a node that the volume of {source} can be attached to: {}",
-                    list(nodes)
-                );
-                let verdict = waiting(DiskPhase::Pending, "NoAgentReady", message);
-                Err(Box::new(Plan::say(verdict, Again::After(RECHECK))))
-            }
-        };
-    };
-    if nodes.contains(&selected) {
-        return Ok(Some(selected));
+    if selected.as_ref().is_some_and(|node| nodes.contains(node)) {
+        return Ok(selected);
     }
+    let source = &task.origin.name;
+    // Any of them will do; the copies are spread over them.
+    let agents = &seen.agents.synced;
+    let with_agent: Vec<&String> = nodes.iter().filter(|n| agents.contains(n)).collect();
+    let pick = backoff::hash(seen.uid(), seen.attempt()) as usize;
+    let index = pick.checked_rem(with_agent.len());
+    let Some(node) = index.and_then(|index| with_agent.get(index)) else {
+        let message = format!(
+            "waiting for a node agent on a node that the volume of {source} can be attached to: {}",
+            list(nodes)
+        );
+        let verdict = waiting(DiskPhase::Pending, "NoAgentReady", message);
+        return Err(Box::new(Plan::say(verdict, Again::After(RECHECK))));
+    };
+    let Some(selected) = selected else {
+        return Ok(Some((*node).clone()));
+    };
+    // The scheduler would choose the same node again and again.
     let message = format!(
-        "the data has to be copied, and the volume of {source} can only be attached to {}: the pod that uses the claim was placed on {selected} and is placed again",
+        "the data has to be copied, and the volume of {source} can only be attached to {}: the pod that uses the claim was placed on {selected} and is placed on {node} instead",
         list(nodes)
     );
     let verdict = waiting(DiskPhase::Pending, "SourceElsewhere", message);
-    let action = release_node(task.claim);
+    let action = place_again(task.claim, Some((*node).clone()));
     Err(Box::new(Plan::act(action, verdict, Again::OnChange)))
 }
 
@@ -217,9 +217,10 @@ fn list(nodes: &[String]) -> String {
     }
 }
 
-fn release_node(claim: &ClaimSeen) -> Action {
-    Action::ReleaseNode {
+fn place_again(claim: &ClaimSeen, node: Option<String>) -> Action {
+    Action::PlaceAgain {
         resource_version: claim.resource_version.clone(),
+        node,
     }
 }
 

@@ -50,10 +50,13 @@ impl World {
                     claim.deleting.get_or_insert(now);
                 }
             }
-            Action::ReleaseNode { resource_version } => {
+            Action::PlaceAgain {
+                resource_version,
+                node,
+            } => {
                 let claim = self.claims.get_mut(DISK)?;
                 if claim.version.to_string() == *resource_version {
-                    claim.node = None;
+                    claim.node.clone_from(node);
                     claim.version += 1;
                 }
             }

@@ -189,8 +189,9 @@ fn a_node_that_the_storage_refuses_is_given_back() {
     seen.claim.as_mut().unwrap().selected_node = Some("n1".into());
     seen.prime = Some(prime(true));
     let plan = decide(&seen);
-    let release = Action::ReleaseNode {
+    let release = Action::PlaceAgain {
         resource_version: "7".into(),
+        node: None,
     };
     let uid = "prime".to_owned();
     assert_eq!(
@@ -220,11 +221,15 @@ fn source_and_copy_meet_on_one_node() {
     waits_for_consumer.waits = true;
     seen.class = ClassSeen::Found(waits_for_consumer);
     seen.claim.as_mut().unwrap().selected_node = Some("n1".into());
+    // The scheduler chose a node that the source is not on.
+    assert_eq!(waits(&seen).1, "NoAgentReady");
+    source_claim(&mut seen).nodes = Some(vec!["n2".into(), "n9".into()]);
     let plan = decide(&seen);
-    assert!(
-        matches!(plan.actions[..], [Action::ReleaseNode { .. }]),
-        "{plan:?}"
-    );
+    let place = Action::PlaceAgain {
+        resource_version: "7".into(),
+        node: Some("n2".into()),
+    };
+    assert_eq!(plan.actions, [place]);
     let Verdict::Waiting {
         reason, message, ..
     } = plan.verdict
@@ -233,7 +238,7 @@ fn source_and_copy_meet_on_one_node() {
     };
     assert_eq!(reason, "SourceElsewhere");
     assert!(
-        message.contains("n9") && message.contains("n1"),
+        message.contains("n2, n9") && message.contains("n1"),
         "{message}"
     );
 }
