@@ -95,6 +95,15 @@ pub fn prime(disk: &VirtualMachinePvc, new: &NewPrime) -> PersistentVolumeClaim 
     if let Some(node) = &new.node {
         annotations.insert(SELECTED_NODE.to_owned(), node.clone());
     }
+    let mut labels = ours(disk, names::ROLE_PRIME);
+    // The image's deletion waits for what is made from it.
+    let source = disk
+        .status
+        .as_ref()
+        .and_then(|status| status.source.as_ref());
+    if let Some(image) = source.filter(|source| source.kind == "VirtualMachineImage") {
+        labels.insert(names::LABEL_SOURCE_IMAGE_UID.into(), image.uid.clone());
+    }
     let data_source = new.from.as_ref().map(|claim| TypedLocalObjectReference {
         api_group: None,
         kind: "PersistentVolumeClaim".to_owned(),
@@ -104,7 +113,7 @@ pub fn prime(disk: &VirtualMachinePvc, new: &NewPrime) -> PersistentVolumeClaim 
         metadata: ObjectMeta {
             name: Some(names::prime_claim(uid)),
             namespace: Some(source_namespace(disk).to_owned()),
-            labels: Some(ours(disk, names::ROLE_PRIME)),
+            labels: Some(labels),
             annotations: Some(annotations),
             ..ObjectMeta::default()
         },

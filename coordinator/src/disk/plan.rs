@@ -139,6 +139,10 @@ fn foreign(seen: &Observation) -> Option<Plan> {
         ),
         (None, None) => return None,
     };
+    // A disk that was done and lost its claim is told of as that.
+    if own.is_some() && seen.phase() == Some(DiskPhase::Ready) {
+        return None;
+    }
     // A disk that is done needs no prime claim.
     if own.is_none()
         && seen

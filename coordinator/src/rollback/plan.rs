@@ -177,7 +177,11 @@ fn go_on(seen: &Observation, target: &TargetSeen, restored: &RestoredSeen, now: 
         only_differences: true,
     };
     let phase = present(seen);
-    match copy::step(&task, now) {
+    let step = copy::step(&task, now);
+    if matches!(step, Step::Copying { .. } | Step::Completed(_)) && !seen.users.is_empty() {
+        return slipped_in(seen);
+    }
+    match step {
         Step::Clear(actions) => Plan::act(actions.into_iter().map(Action::Copy), Verdict::Keep),
         Step::CreateHolder => {
             let message = "the pod that attaches both volumes is being made";
@@ -268,6 +272,23 @@ fn start(seen: &Observation, node: String, job: crate::agents::CopyJob) -> Plan 
     );
     let verdict = waiting(RollbackPhase::RollingBack, "VolumeInUse", message);
     Plan::say(verdict, Again::After(SOON))
+}
+
+/// A pod came to use the volume while it was written to, past the admission
+/// policy: what it wrote behind the copy's back is found by another try, which
+/// compares everything again once the pod is gone.
+fn slipped_in(seen: &Observation) -> Plan {
+    let message = format!(
+        "{} came to use the claim {} while it was rolled back: stop what uses it, and all of the volume is compared again",
+        pods(&seen.users),
+        pvc(seen)
+    );
+    let failure = Failure {
+        reason: "VolumeInUse".to_owned(),
+        message,
+        retryable: true,
+    };
+    another(seen, failure)
 }
 
 /// The present try failed. Once the volume may have been written to, there is

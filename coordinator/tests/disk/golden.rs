@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hypercloud_api::{
     DiskClaim, DiskMethod, DiskPhase, DiskSourceStatus, VirtualMachinePvc, VirtualMachinePvcSpec,
-    VolumeMode,
+    VirtualMachinePvcStatus, VolumeMode,
 };
 use hypercloud_coordinator::agents::{Failure, Job, JobState, Progress};
 use hypercloud_coordinator::disk::notices::notices;
@@ -93,6 +93,20 @@ fn objects_are_as_they_were() {
     golden(
         "prime-copy.yaml",
         &build::prime(&disk, &prime(None, Some("n1"))),
+    );
+    // The image's deletion waits for it, so its claim says which image.
+    let mut chosen = disk.clone();
+    chosen.status = Some(VirtualMachinePvcStatus {
+        source: Some(DiskSourceStatus {
+            kind: "VirtualMachineImage".into(),
+            uid: "17aa".into(),
+            ..DiskSourceStatus::default()
+        }),
+        ..VirtualMachinePvcStatus::default()
+    });
+    golden(
+        "prime-of-image.yaml",
+        &build::prime(&chosen, &prime(Some("vmim-ubuntu"), None)),
     );
     golden("hand-over.yaml", &build::hand_over(&disk, "70", "c1a1"));
     let template = HolderTemplate {

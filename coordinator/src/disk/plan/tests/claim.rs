@@ -145,6 +145,10 @@ fn a_disk_that_is_gone_is_not_made_anew() {
     let mut seen = choose(of_image());
     status(&mut seen).phase = Some(DiskPhase::Ready);
     assert_eq!(fails(&seen), "ClaimLost");
+    let mut other = bound(false);
+    other.ours = false;
+    seen.claim = Some(other);
+    assert_eq!(fails(&seen), "ClaimLost");
     let mut lost = bound(false);
     lost.volume_name = None;
     lost.lost = true;

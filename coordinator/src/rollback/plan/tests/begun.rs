@@ -45,6 +45,25 @@ fn no_job_starts_under_a_pod() {
 }
 
 #[test]
+fn what_a_pod_wrote_behind_the_copys_back_is_compared_again() {
+    for mut seen in [
+        working(JobState::Transferring, 50),
+        working(JobState::Succeeded, 100),
+    ] {
+        seen.users = vec!["vm".into()];
+        let Verdict::TryFailed { failure, untouched } = planned(&seen).verdict else {
+            panic!("{:?}", planned(&seen));
+        };
+        assert_eq!((failure.reason.as_str(), untouched), ("VolumeInUse", false));
+        assert!(
+            failure.message.contains("the pod vm"),
+            "{}",
+            failure.message
+        );
+    }
+}
+
+#[test]
 fn a_job_is_followed_to_its_end() {
     let seen = working(JobState::Transferring, 50);
     let writing = Verdict::Writing {
