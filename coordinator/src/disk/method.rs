@@ -166,7 +166,8 @@ pub fn recipe(
     })
 }
 
-/// How a disk is made from a claim.
+/// How a disk is made from a claim. Cloned is what CSI has: other provisioners
+/// may ignore what a claim is to be made of, and bind an empty volume.
 fn of_claim(wanted: &Wanted, origin: &OriginSeen, class: &Class, mode: VolumeMode) -> DiskMethod {
     let alike = origin.class.as_ref() == Some(&class.name) && origin.mode == mode;
     let elsewhere = matches!(
@@ -176,7 +177,7 @@ fn of_claim(wanted: &Wanted, origin: &OriginSeen, class: &Class, mode: VolumeMod
             ..
         }
     );
-    match (alike && !class.copies, elsewhere) {
+    match (alike && origin.csi && !class.copies, elsewhere) {
         (true, false) => DiskMethod::Clone,
         (true, true) => DiskMethod::CloneAndHandOver,
         (false, _) => DiskMethod::Copy,

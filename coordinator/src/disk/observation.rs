@@ -89,6 +89,9 @@ pub struct OriginSeen {
     pub users: Vec<String>,
     /// The rollback that puts it back just now, where that had to be known.
     pub rolled_back_by: Option<String>,
+    /// Whether a CSI driver has its volume, where that had to be known. Other
+    /// provisioners may pay no heed to data sources.
+    pub csi: bool,
     /// The only nodes that its volume can be attached to, where there are
     /// such and that had to be known.
     pub nodes: Option<Vec<String>>,
@@ -196,6 +199,8 @@ pub struct VolumeSeen {
     pub resource_version: String,
     /// UID of the claim that it belongs to.
     pub claim_uid: Option<String>,
+    /// Whether its phase is Bound: one that is Released is reclaimed.
+    pub bound: bool,
 }
 
 /// How the provisioning of a claim's volume fares, as its Events tell.

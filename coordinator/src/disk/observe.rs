@@ -15,8 +15,8 @@ use kube::api::{Api, ListParams};
 use kube::{Client, Error as KubeError, ResourceExt};
 
 use super::observation::{
-    ClaimSeen, ClassSeen, Observation, OriginSeen, PrimeSeen, Provisioning, SnapshotOrigin,
-    SourceSeen, source_namespace,
+    ClaimSeen, ClassSeen, Observation, PrimeSeen, Provisioning, SnapshotOrigin, SourceSeen,
+    source_namespace,
 };
 use super::read;
 use crate::agents::{Agents, AgentsSeen};
@@ -290,8 +290,15 @@ impl Look<'_> {
         if !of_image && !copied && copies {
             origin.users = self.users(&origin.name).await?;
         }
-        if copies && !begun {
-            origin.nodes = self.nodes(origin).await?;
+        let (chooses, places) = (self.method().is_none(), copies && !begun);
+        if (chooses || places)
+            && let Some(name) = &origin.volume_name
+            && let Some(volume) = self.volume(name).await?
+        {
+            origin.csi = read::is_csi(&volume);
+            if places {
+                origin.nodes = self.nodes(&volume).await?;
+            }
         }
         Ok(())
     }
@@ -339,14 +346,8 @@ impl Look<'_> {
     }
 
     /// The only nodes that the source's volume can be attached to.
-    async fn nodes(&self, origin: &OriginSeen) -> Result<Option<Vec<String>>, ObserveError> {
-        let Some(name) = &origin.volume_name else {
-            return Ok(None);
-        };
-        let Some(volume) = self.volume(name).await? else {
-            return Ok(None);
-        };
-        let Some(selector) = topology::required(&volume) else {
+    async fn nodes(&self, volume: &PersistentVolume) -> Result<Option<Vec<String>>, ObserveError> {
+        let Some(selector) = topology::required(volume) else {
             return Ok(None);
         };
         let nodes: Api<Node> = Api::all(self.client.clone());

@@ -63,6 +63,7 @@ pub fn origin(claim: &PersistentVolumeClaim) -> OriginSeen {
         carried: carried(meta),
         users: Vec::new(),
         rolled_back_by: None,
+        csi: false,
         nodes: None,
     }
 }
@@ -131,7 +132,16 @@ fn volume(volume: &PersistentVolume) -> VolumeSeen {
         name: meta.name.clone().unwrap_or_default(),
         resource_version: meta.resource_version.clone().unwrap_or_default(),
         claim_uid: owner.and_then(|owner| owner.uid.clone()),
+        bound: volume
+            .status
+            .as_ref()
+            .is_some_and(|status| status.phase.as_deref() == Some("Bound")),
     }
+}
+
+/// Whether a CSI driver has the volume.
+pub fn is_csi(volume: &PersistentVolume) -> bool {
+    volume.spec.as_ref().is_some_and(|spec| spec.csi.is_some())
 }
 
 /// Whether the volume was handed over to the disk with this UID.
@@ -299,17 +309,40 @@ mod tests {
         let value = json!({"metadata": {"name": "vmprime-d", "labels": labels},
             "spec": {"volumeName": "pv", "dataSource": {"kind": "X", "name": "x"}},
             "status": {"phase": "Lost"}});
-        let pv: PersistentVolume = serde_json::from_value(json!({
+        let mut pv: PersistentVolume = serde_json::from_value(json!({
             "metadata": {"name": "pv", "resourceVersion": "9",
                 "annotations": {HANDED_OVER: "d"}},
-            "spec": {"claimRef": {"uid": "c"}}}))
+            "spec": {"claimRef": {"uid": "c"}}, "status": {"phase": "Bound"}}))
         .unwrap();
         let seen = prime(&of(value.clone()), Some(&pv), "d");
         assert!(seen.ours && seen.lost && seen.cloned && !seen.bound);
-        let claim_uid = seen.volume.unwrap().claim_uid;
-        assert_eq!(claim_uid.as_deref(), Some("c"));
+        let expected = VolumeSeen {
+            name: "pv".into(),
+            resource_version: "9".into(),
+            claim_uid: Some("c".into()),
+            bound: true,
+        };
+        assert_eq!(seen.volume, Some(expected));
         assert!(!prime(&of(value), None, "other").ours);
         assert!(is_handed_over(&pv, "d") && !is_handed_over(&pv, "other"));
+        for phase in ["Pending", "Available", "Released", "Failed"] {
+            pv.status.as_mut().unwrap().phase = Some(phase.into());
+            assert!(!volume(&pv).bound, "{phase}");
+        }
+        pv.status = None;
+        assert!(!volume(&pv).bound);
+    }
+
+    #[test]
+    fn a_volume_of_csi_is_told_from_others() {
+        let is = |spec: Value| {
+            let value = json!({"metadata": {"name": "pv"}, "spec": spec});
+            is_csi(&serde_json::from_value(value).unwrap())
+        };
+        assert!(is(json!({"csi": {"driver": "d", "volumeHandle": "v"}})));
+        assert!(!is(json!({"nfs": {"server": "s", "path": "/"}})));
+        assert!(!is(json!({"hostPath": {"path": "/data"}})));
+        assert!(!is(json!({})));
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn method(world: &World) -> Option<DiskMethod> {
     world.disk.as_ref()?.status.as_ref()?.method
 }
 
-const SCENARIOS: [Scenario; 21] = [
+const SCENARIOS: [Scenario; 22] = [
     Scenario {
         name: "nothing happens",
         ways: ALL,
@@ -79,6 +79,12 @@ const SCENARIOS: [Scenario; 21] = [
         name: "the storage does not clone",
         ways: &[Way::Clone, Way::HandOver],
         script: |world, _| world.clones = false,
+        end: |world| ready(world) && method(world) == Some(DiskMethod::Copy),
+    },
+    Scenario {
+        name: "the storage makes an empty volume where it is to clone",
+        ways: ALL,
+        script: |world, _| world.csi = false,
         end: |world| ready(world) && method(world) == Some(DiskMethod::Copy),
     },
     Scenario {
@@ -332,6 +338,7 @@ proptest! {
         way in prop::sample::select(ALL),
         waits in any::<bool>(),
         clones in any::<bool>(),
+        csi in any::<bool>(),
         mishaps in prop::collection::vec((0u32..40, 0u8..11), 0..6),
         deaths in prop::collection::vec(0u32..12, 0..6),
         delete in prop::option::of(0u32..60),
@@ -339,6 +346,7 @@ proptest! {
     ) {
         let mut world = World::new(way);
         (world.waits, world.clones, world.orphan) = (waits, clones, orphan);
+        world.csi = csi;
         let mut deaths = deaths.into_iter();
         world.fuse = deaths.next();
         let mut ended = false;

@@ -105,6 +105,9 @@ pub struct World {
     pub consumed: bool,
     /// Whether the storage clones.
     pub clones: bool,
+    /// Whether it is CSI: another pays no heed to what is to be cloned, and
+    /// makes an empty volume.
+    pub csi: bool,
     pub claims: BTreeMap<String, Claim>,
     pub volumes: BTreeMap<String, Volume>,
     pub pods: Vec<HolderSeen>,
@@ -153,6 +156,7 @@ impl World {
             waits: false,
             consumed: true,
             clones: true,
+            csi: true,
             claims: BTreeMap::new(),
             volumes: BTreeMap::new(),
             pods: Vec::new(),

@@ -40,7 +40,8 @@ pub(super) fn finish(seen: &Observation, now: Timestamp) -> Option<Plan> {
         return Some(Plan::say(verdict, Again::After(PROVISIONING_RECHECK)));
     }
     let volume = prime.volume.as_ref()?;
-    let is_its_own = volume.claim_uid.as_ref() == Some(&prime.uid);
+    // One that is Released meanwhile is being deleted.
+    let is_its_own = volume.bound && volume.claim_uid.as_ref() == Some(&prime.uid);
     if !is_its_own || !prime.bound || prime.deleting_since.is_some() {
         return None;
     }

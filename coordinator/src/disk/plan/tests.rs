@@ -68,6 +68,7 @@ fn origin(name: &str) -> OriginSeen {
         carried: BTreeMap::new(),
         users: vec![],
         rolled_back_by: None,
+        csi: true,
         nodes: None,
     }
 }
@@ -244,6 +245,7 @@ fn filled(cloned: bool, owner: &str) -> PrimeSeen {
             name: "pv".into(),
             resource_version: "70".into(),
             claim_uid: Some(owner.into()),
+            bound: true,
         }),
         ..prime(cloned)
     }

@@ -53,6 +53,7 @@ impl World {
             let content = match &claim.filled {
                 Filled::ByUs => continue,
                 Filled::Empty => Content::Empty,
+                Filled::Cloned(_) if !self.csi => Content::Empty,
                 Filled::Cloned(origin) => {
                     let origin = self.claims.get(origin).and_then(|c| c.volume.as_ref());
                     let Some(origin) = origin else { continue };

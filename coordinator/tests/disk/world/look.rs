@@ -63,6 +63,7 @@ impl World {
             carried: BTreeMap::new(),
             users: vec![],
             rolled_back_by: None,
+            csi: self.csi,
             nodes: None,
         })
     }
@@ -106,6 +107,7 @@ impl World {
                 name: name.clone(),
                 resource_version: volume.version.to_string(),
                 claim_uid: Some(volume.claim.clone()),
+                bound: true,
             }),
             provisioning: provisioning(claim),
         }

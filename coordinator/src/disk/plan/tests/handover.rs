@@ -114,6 +114,23 @@ fn a_clone_beside_the_image_changes_hands_once_it_is_bound() {
 }
 
 #[test]
+fn a_volume_that_is_released_does_not_change_hands() {
+    let mut copied = held();
+    status(&mut copied).copy = chosen(Some(-1));
+    copied.holders = vec![];
+    let mut cloned = cloned();
+    cloned.prime = Some(filled(true, "prime"));
+    for mut seen in [cloned, copied] {
+        assert_eq!(decide(&seen).actions, [hand_over()]);
+        let prime = seen.prime.as_mut().unwrap();
+        prime.volume.as_mut().unwrap().bound = false;
+        let plan = decide(&seen);
+        assert_eq!((plan.actions, plan.verdict), (vec![], Verdict::Keep));
+        assert!(matches!(plan.again, Again::After(_)));
+    }
+}
+
+#[test]
 fn the_former_claim_goes_once_the_disk_has_the_volume() {
     let mut seen = cloned();
     seen.claim = Some(bound(true));

@@ -158,6 +158,14 @@ fn what_is_not_alike_is_copied() {
 }
 
 #[test]
+fn what_is_not_of_csi_is_copied() {
+    for mut seen in [of_image(), of_shared_image(), of_claim()] {
+        source_claim(&mut seen).csi = false;
+        assert_eq!(method(&seen), DiskMethod::Copy);
+    }
+}
+
+#[test]
 fn the_source_is_written_down_before_anything_is_made() {
     let mut seen = of_shared_image();
     seen.disk.spec.pvc = asked("2Gi", None, None);
