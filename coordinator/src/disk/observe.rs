@@ -227,7 +227,8 @@ impl Look<'_> {
             uid: self.uid,
         };
         let is_name = |name: &str, attempt| names::prime_holder(self.uid, attempt) == name;
-        let mut holders = holder::observe::list(self.client, owner, is_name, |_| true)
+        let accepts = |pod: &Pod| is_holder(pod, self.uid);
+        let mut holders = holder::observe::list(self.client, owner, is_name, accepts)
             .await
             .map_err(reading("the disk's holder pods"))?;
         let now = Timestamp::now();
@@ -320,12 +321,8 @@ impl Look<'_> {
     /// The pods that use a claim, but for those that only copy it elsewhere.
     async fn users(&self, claim: &str) -> Result<Vec<String>, ObserveError> {
         let copies = |pod: &Pod| {
-            let label = |key: &str| pod.labels().get(key).cloned();
-            label(names::LABEL_DISK_UID).is_some_and(|uid| {
-                let name = pod.name_any();
-                let attempt = name.rsplit_once('-').and_then(|(_, n)| n.parse().ok());
-                attempt.is_some_and(|n| names::prime_holder(&uid, n) == name)
-            })
+            let uid = pod.labels().get(names::LABEL_DISK_UID);
+            uid.is_some_and(|uid| is_holder(pod, uid))
         };
         users::users(self.client, self.namespace, claim, copies)
             .await
@@ -357,6 +354,43 @@ impl Look<'_> {
     }
 }
 
+/// Whether `pod` is a holder of the disk with this UID. Anybody can choose a
+/// name: it is the prime claim that tells, which the API server lets only the
+/// coordinator's pods mount.
+fn is_holder(pod: &Pod, uid: &str) -> bool {
+    let name = pod.name_any();
+    let attempt = name.rsplit_once('-').and_then(|(_, n)| n.parse().ok());
+    attempt.is_some_and(|attempt| names::prime_holder(uid, attempt) == name)
+        && users::mounts(pod, &names::prime_claim(uid))
+}
+
 fn reading(what: &'static str) -> impl FnOnce(KubeError) -> ObserveError {
     move |source| ObserveError::Read { what, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(claim: &str) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": names::prime_holder("u1", 2)},
+            "spec": {"containers": [], "volumes": [
+                {"name": "source", "persistentVolumeClaim": {"claimName": "data"}},
+                {"name": "target", "persistentVolumeClaim": {"claimName": claim}}
+            ]}
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_holder_mounts_the_prime_claim() {
+        let prime = names::prime_claim("u1");
+        assert!(is_holder(&pod(&prime), "u1"));
+        assert!(!is_holder(&pod(&prime), "u2"));
+        for other in ["root".to_owned(), names::prime_claim("u2")] {
+            assert!(!is_holder(&pod(&other), "u1"), "{other}");
+        }
+    }
 }

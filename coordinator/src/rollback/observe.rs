@@ -46,7 +46,7 @@ pub async fn observe(
         uid: &uid,
     };
     let is_name = |name: &str, attempt| names::rollback_holder(&uid, attempt) == name;
-    let mut holders = holder::list(client, owner, is_name, |_| true)
+    let mut holders = holder::list(client, owner, is_name, is_ours)
         .await
         .map_err(reading("the rollback's holder pods"))?;
     let mut restored = restored(client, namespace, &uid).await?;
@@ -69,8 +69,8 @@ pub async fn observe(
 }
 
 /// Whether `pod` is a holder of the rollback with this UID. Anybody can set a
-/// label, but then the pod mounts a claim of a name that only the coordinator
-/// may mount.
+/// label and choose a name: it is the restored claim that tells, which the API
+/// server lets only the coordinator's pods mount.
 fn is_holder(pod: &Pod, uid: &str) -> bool {
     let label = |key: &str| pod.labels().get(key).map(String::as_str);
     let name = pod.name_any();
@@ -78,6 +78,7 @@ fn is_holder(pod: &Pod, uid: &str) -> bool {
     label(names::LABEL_ROLLBACK_UID) == Some(uid)
         && label(names::LABEL_ROLE) == Some(names::ROLE_HOLDER)
         && attempt.is_some_and(|attempt| names::rollback_holder(uid, attempt) == name)
+        && users::mounts(pod, &names::restored_claim(uid))
 }
 
 /// A rollback of the same claim that goes first: the older of two that wait,
@@ -260,4 +261,33 @@ fn agents_seen(
 
 fn reading(what: &'static str) -> impl FnOnce(KubeError) -> ObserveError {
     move |source| ObserveError::Read { what, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(claim: &str) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": names::rollback_holder("u1", 2), "labels": {
+                (names::LABEL_ROLLBACK_UID): "u1", (names::LABEL_ROLE): names::ROLE_HOLDER
+            }},
+            "spec": {"containers": [], "volumes": [
+                {"name": "source", "persistentVolumeClaim": {"claimName": claim}},
+                {"name": "target", "persistentVolumeClaim": {"claimName": "root"}}
+            ]}
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_holder_mounts_the_restored_claim() {
+        let restored = names::restored_claim("u1");
+        assert!(is_holder(&pod(&restored), "u1"));
+        assert!(!is_holder(&pod(&restored), "u2"));
+        for other in ["data".to_owned(), names::restored_claim("u2")] {
+            assert!(!is_holder(&pod(&other), "u1"), "{other}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The pods that use a claim.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Volume};
 use kube::api::{Api, ListParams};
 use kube::{Client, Error as KubeError, ResourceExt};
 
@@ -36,18 +36,28 @@ pub fn uses(pod: &Pod, claim: &str) -> bool {
     if matches!(phase, Some("Succeeded" | "Failed")) {
         return false;
     }
-    let spec = pod.spec.as_ref();
-    let mut volumes = spec
-        .and_then(|spec| spec.volumes.as_ref())
-        .into_iter()
-        .flatten();
-    volumes.any(|volume| {
+    // The claim of a generic ephemeral volume is called after both.
+    let is_ephemeral = |volume: &Volume| {
+        volume.ephemeral.is_some() && format!("{}-{}", pod.name_any(), volume.name) == claim
+    };
+    mounts(pod, claim) || volumes(pod).any(is_ephemeral)
+}
+
+/// Whether `pod` names the claim `claim` in a volume, ended or not. Where the
+/// claim has a reserved name, the API server takes such a pod from the
+/// coordinator alone.
+pub fn mounts(pod: &Pod, claim: &str) -> bool {
+    volumes(pod).any(|volume| {
         let named = volume.persistent_volume_claim.as_ref();
-        // The claim of a generic ephemeral volume is called after both.
-        let ephemeral =
-            || volume.ephemeral.is_some() && format!("{}-{}", pod.name_any(), volume.name) == claim;
-        named.is_some_and(|named| named.claim_name == claim) || ephemeral()
+        named.is_some_and(|named| named.claim_name == claim)
     })
+}
+
+fn volumes(pod: &Pod) -> impl Iterator<Item = &Volume> {
+    let spec = pod.spec.as_ref();
+    spec.and_then(|spec| spec.volumes.as_ref())
+        .into_iter()
+        .flatten()
 }
 
 #[cfg(test)]
@@ -72,13 +82,16 @@ mod tests {
         }
         assert!(!uses(&pod("Succeeded", volume.clone()), "disk"));
         assert!(!uses(&pod("Failed", volume.clone()), "disk"));
-        assert!(!uses(&pod("Running", volume), "disk2"));
+        assert!(mounts(&pod("Failed", volume.clone()), "disk"));
+        assert!(!uses(&pod("Running", volume.clone()), "disk2"));
+        assert!(!mounts(&pod("Running", volume), "disk2"));
     }
 
     #[test]
     fn an_ephemeral_volume_is_a_claim_too() {
         let volume = json!({"name": "scratch", "ephemeral": {}});
         assert!(uses(&pod("Running", volume.clone()), "vm-scratch"));
-        assert!(!uses(&pod("Running", volume), "scratch"));
+        assert!(!uses(&pod("Running", volume.clone()), "scratch"));
+        assert!(!mounts(&pod("Running", volume), "vm-scratch"));
     }
 }
