@@ -13,7 +13,7 @@ use e2e::wait::{Seen, until, when};
 use e2e::{image, reader, system};
 use hypercloud_api::{VirtualMachineImage, names};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, ServiceAccount};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -238,6 +238,39 @@ async fn a_workload_from_before_can_be_changed_but_not_turned_to_an_image() -> a
             );
         }
         other => panic!("turned to an image: {other:?}"),
+    }
+    scope.close().await
+}
+
+#[tokio::test]
+async fn no_container_is_added_to_a_pod_on_a_reserved_claim() -> anyhow::Result<()> {
+    let scope = Cluster::connect().await?.scope("added").await?;
+    let pods = scope.api::<Pod>();
+    let mut added = mounting("root")["containers"][0].clone();
+    added["name"] = json!("added");
+    let patch = Patch::Strategic(json!({"spec": {"ephemeralContainers": [added]}}));
+    let parameters = PatchParams::default().dry_run();
+    for (name, claim) in [
+        ("user", "root"),
+        ("image", "vmim-base"),
+        ("disk", "vmprime-0"),
+        ("rollback", "vmrollback-0"),
+    ] {
+        // It waits for a claim that nobody makes.
+        let mut waiting = pod(claim);
+        waiting["metadata"]["name"] = json!(name);
+        let maker = scope.pods_on(claim).await?;
+        let object = serde_json::from_value(waiting)?;
+        maker.create(&PostParams::default(), &object).await?;
+        let answer = pods.patch_subresource("ephemeralcontainers", name, &parameters, &patch);
+        match answer.await {
+            Ok(_) => assert_eq!(claim, "root"),
+            Err(kube::Error::Api(status)) => {
+                let said = format!("no container can be added to a pod on the claim {claim}");
+                assert!(status.message.contains(&said), "{}", status.message);
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     scope.close().await
 }
