@@ -10,6 +10,7 @@ mod certificates;
 mod copy;
 mod import;
 mod kubelet;
+mod memory;
 mod process;
 mod server;
 mod volume;
