@@ -7,9 +7,23 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, LogParams};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::cluster::{Cluster, SYSTEM_NAMESPACE};
 use crate::wait::{Seen, until};
+
+/// How long nobody may lead, on a busy machine.
+const TAKEOVER: Duration = Duration::from_secs(90);
+
+/// Held by tests that take coordinators away, and by what counts or times
+/// them: one at a time.
+static DISTURBANCE: Mutex<()> = Mutex::const_new(());
+
+/// Waits until no other test takes coordinators away; none does while the
+/// guard is held.
+pub async fn disturb() -> MutexGuard<'static, ()> {
+    DISTURBANCE.lock().await
+}
 
 /// Storage class that the tests use: `HCS_E2E_STORAGE_CLASS`, or the test
 /// cluster's.
@@ -69,20 +83,30 @@ pub async fn leader(cluster: &Cluster) -> anyhow::Result<String> {
         .context("nobody leads")
 }
 
+/// Waits until whoever leads has a pod that lives; the pod's name.
+pub async fn living_leader(cluster: &Cluster) -> anyhow::Result<String> {
+    until("a coordinator leads", TAKEOVER, || async {
+        let leader = leader(cluster).await?;
+        let pods = pods(cluster, "coordinator").await?;
+        let lives = |pod: &&Pod| pod.metadata.deletion_timestamp.is_none();
+        let mut living = pods.iter().filter(lives).map(|pod| pod.name_any());
+        Ok(living
+            .find(|name| leader.contains(name))
+            .map_or(Seen::NotYet(leader), Seen::Done))
+    })
+    .await
+}
+
 /// Waits until somebody other than `old` leads.
 pub async fn new_leader(cluster: &Cluster, old: &str) -> anyhow::Result<String> {
-    until(
-        "another coordinator leads",
-        Duration::from_secs(90),
-        || async {
-            let leader = leader(cluster).await?;
-            Ok(if leader == old {
-                Seen::NotYet(leader)
-            } else {
-                Seen::Done(leader)
-            })
-        },
-    )
+    until("another coordinator leads", TAKEOVER, || async {
+        let leader = leader(cluster).await?;
+        Ok(if leader == old {
+            Seen::NotYet(leader)
+        } else {
+            Seen::Done(leader)
+        })
+    })
     .await
 }
 

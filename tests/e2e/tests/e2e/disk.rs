@@ -7,7 +7,7 @@ use e2e::cluster::Scope;
 use e2e::disk::{self, Disk, Recipe};
 use e2e::source::stage;
 use e2e::wait::{until, when};
-use e2e::{image, reader, vm_disk};
+use e2e::{image, reader, system, vm_disk};
 use hypercloud_api::{DiskMethod, DiskPhase, VirtualMachineImage, names};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -103,6 +103,7 @@ async fn a_disk_waits_for_its_first_consumer_where_its_class_does() -> anyhow::R
 
 #[tokio::test]
 async fn a_disk_waits_for_its_image_and_is_made_at_once_when_it_comes() -> anyhow::Result<()> {
+    let _alone = system::disturb().await;
     let (scope, server) = stage("late").await?;
     vm_disk::of(&scope, "root", json!({"virtualMachineImageName": "small"})).await?;
     let message = vm_disk::says(&scope, "root", "ImageNotFound").await?;

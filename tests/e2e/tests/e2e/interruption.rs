@@ -107,6 +107,7 @@ async fn arrives(midway: Midway, mode: &str) -> anyhow::Result<()> {
 /// One after the other: each takes away what the others stand on.
 #[tokio::test]
 async fn whoever_is_killed_the_image_arrives() -> anyhow::Result<()> {
+    let _alone = system::disturb().await;
     for (mode, source) in [("Block", Source::Guarded), ("Filesystem", Source::Open)] {
         let midway = midway("agent-killed", mode, source).await?;
         let agent = system::agent_on(&midway.scope.cluster, &midway.node).await?;

@@ -4,6 +4,7 @@
 mod access;
 mod api;
 mod arrival;
+mod chaos;
 mod consumer;
 mod deletion;
 mod disk;

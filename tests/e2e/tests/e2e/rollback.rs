@@ -255,6 +255,7 @@ async fn ends_right(scope: Scope, before: &str) -> anyhow::Result<()> {
 /// One after the other: each takes away what the others stand on.
 #[tokio::test]
 async fn whoever_is_killed_the_rollback_ends_right() -> anyhow::Result<()> {
+    let _alone = system::disturb().await;
     let (scope, before, node) = midway("rollback-agent").await?;
     let agent = system::agent_on(&scope.cluster, &node).await?;
     system::kill(&scope.cluster, &agent.name_any()).await?;
