@@ -107,7 +107,13 @@ impl Sides<'_> {
             written: self.written,
             halt: self.halt,
         };
-        output.put(at, bytes)
+        // A disk's last block may be shorter than any run of zeros.
+        let mut end = bytes.len();
+        if self.zero_run <= BLOCK && short_zeros(bytes) > 0 {
+            end -= short_zeros(bytes);
+            self.zero(shifted(at, end..bytes.len()))?;
+        }
+        output.put(at, part(bytes, 0..end))
     }
 
     fn zero(&self, extent: Extent) -> Result<(), TransferError> {
@@ -131,6 +137,16 @@ impl Sides<'_> {
 fn blocks(buffer: &mut Buffer, length: usize) -> &mut [u8] {
     let whole = length.next_multiple_of(BLOCK);
     buffer.get_mut(..whole).unwrap_or_default()
+}
+
+/// How long the last block is, when it is a short one and zeros.
+fn short_zeros(bytes: &[u8]) -> usize {
+    let (_, short) = bytes.as_chunks::<BLOCK>();
+    if short.iter().all(|byte| *byte == 0) {
+        short.len()
+    } else {
+        0
+    }
 }
 
 fn part(bytes: &[u8], range: Range<usize>) -> &[u8] {

@@ -154,6 +154,16 @@ proptest! {
     }
 }
 
+/// The last block may be shorter than any run of zeros that is a hole.
+#[tokio::test]
+async fn a_short_last_block_of_zeros_is_not_written() {
+    let mut source = disk(&[(Stretch::Noise, 8000)], 1);
+    source.resize(8655, 0);
+    check(source.clone(), None, CopyMode::Whole).await;
+    check(source.clone(), Some(vec![7; 8655]), CopyMode::Differences).await;
+    check(source, Some(vec![7; 20_000]), CopyMode::Differences).await;
+}
+
 /// Where a disk that is large and mostly holes is copied, its holes are not
 /// gone through byte by byte.
 #[tokio::test]
