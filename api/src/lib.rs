@@ -9,14 +9,18 @@
 pub mod conditions;
 mod copy_status;
 pub mod names;
+mod object_store;
 pub mod quantity;
 mod virtual_machine_image;
 mod virtual_machine_pvc;
+mod virtual_machine_volume_export;
 mod virtual_machine_volume_rollback;
 
 pub use copy_status::*;
+pub use object_store::*;
 pub use virtual_machine_image::*;
 pub use virtual_machine_pvc::*;
+pub use virtual_machine_volume_export::*;
 pub use virtual_machine_volume_rollback::*;
 
 /// API group of every resource of this project.
@@ -33,6 +37,7 @@ pub fn custom_resource_definitions()
     vec![
         VirtualMachineImage::crd(),
         VirtualMachinePvc::crd(),
+        VirtualMachineVolumeExport::crd(),
         VirtualMachineVolumeRollback::crd(),
     ]
 }

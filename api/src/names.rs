@@ -26,6 +26,8 @@ pub const ROLE_HOLDER: &str = "holder";
 pub const ROLE_DISK: &str = "disk";
 /// Role of a claim that is filled before its volume changes hands.
 pub const ROLE_PRIME: &str = "prime";
+/// Role of a claim or snapshot that is made for an export.
+pub const ROLE_EXPORTED: &str = "exported";
 /// Role of a claim that a snapshot is restored to for a rollback.
 pub const ROLE_RESTORED: &str = "restored";
 /// Label with the UID of the `VirtualMachinePvc` that an object belongs to.
@@ -33,11 +35,14 @@ pub const LABEL_DISK_UID: &str = "hypercloud.tmaxanc.com/disk-uid";
 /// Label with the UID of the `VirtualMachineVolumeRollback` that an object
 /// belongs to.
 pub const LABEL_ROLLBACK_UID: &str = "hypercloud.tmaxanc.com/rollback-uid";
+/// Label with the UID of the `VirtualMachineVolumeExport` that an object
+/// belongs to.
+pub const LABEL_EXPORT_UID: &str = "hypercloud.tmaxanc.com/export-uid";
 /// Label with the UID of the image that a claim is made from.
 pub const LABEL_SOURCE_IMAGE_UID: &str = "hypercloud.tmaxanc.com/source-image-uid";
 /// Beginnings of the names of claims that nobody but the coordinator makes
 /// and mounts; the admission policies go by them.
-pub const RESERVED_CLAIM_PREFIXES: [&str; 3] = ["vmim-", "vmprime-", "vmrollback-"];
+pub const RESERVED_CLAIM_PREFIXES: [&str; 4] = ["vmim-", "vmprime-", "vmrollback-", "vmexport-"];
 /// Annotation with the name of the image that an object belongs to.
 pub const ANNOTATION_IMAGE: &str = "hypercloud.tmaxanc.com/image";
 /// Annotation with namespace and name of the disk that an object belongs to,
@@ -80,6 +85,17 @@ pub fn restored_claim(rollback_uid: &str) -> String {
 /// Name of the holder pod of the rollback with this UID, for try `attempt`.
 pub fn rollback_holder(rollback_uid: &str, attempt: u32) -> String {
     format!("vmrollback-{rollback_uid}-holder-{attempt}")
+}
+
+/// Name of the snapshot that the export with this UID is made from, and of
+/// the claim that it is restored to.
+pub fn exported_claim(export_uid: &str) -> String {
+    format!("vmexport-{export_uid}")
+}
+
+/// Name of the holder pod of the export with this UID, for try `attempt`.
+pub fn export_holder(export_uid: &str, attempt: u32) -> String {
+    format!("vmexport-{export_uid}-holder-{attempt}")
 }
 
 /// Identity of the job that fills an image's claim: the same for every

@@ -9,6 +9,8 @@ use kube::core::Rule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::{CaReference, SecretReference, StoredObject};
+
 /// Headers that no image may set, in lower case: the transfer makes them
 /// itself, or they concern one connection and not the image.
 pub const RESERVED_HEADERS: &[&str] = &[
@@ -58,7 +60,7 @@ pub struct ImageSource {
 
     /// An object in an S3-compatible object store.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub object_store: Option<ObjectStoreSource>,
+    pub object_store: Option<StoredObject>,
 
     /// Digest of the source's bytes, as `sha256:HEX` or `sha512:HEX`. An
     /// image with another one fails.
@@ -117,29 +119,6 @@ pub enum DeclaredFormat {
     Raw,
 }
 
-/// A Secret in the image's namespace.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct SecretReference {
-    /// Name of the Secret.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-}
-
-/// A ConfigMap in the image's namespace with certificates.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct CaReference {
-    /// Name of the ConfigMap.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// The key that holds the certificates; every key that holds some where
-    /// none is named.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub key: Option<String>,
-}
-
 /// A header of a request.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -165,50 +144,6 @@ fn reserved() -> Rule {
         .collect();
     Rule::new(format!("!(self.lowerAscii() in [{}])", names.join(", ")))
         .message("this header is the transfer's own, or of one connection only: leave it out")
-}
-
-/// An object in an S3-compatible object store.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[x_kube(validation = Rule::new("has(self.bucketName) || has(self.objectBucketClaim)")
-    .message("bucketName must be set where no objectBucketClaim names the bucket"))]
-#[serde(rename_all = "camelCase")]
-pub struct ObjectStoreSource {
-    /// Name of the bucket; the claim's where an `objectBucketClaim` is set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 3, max = 63))]
-    pub bucket_name: Option<String>,
-    /// Key of the object.
-    #[schemars(length(min = 1, max = 1024))]
-    pub object_name: String,
-    /// Address of the store, `http://` or `https://`. Where none is set, the
-    /// claim's, else the one that the system is set up with, else Amazon's
-    /// for the region.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 2048))]
-    #[x_kube(validation = Rule::new("isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''")
-        .message("endpoint must be an absolute http:// or https:// URL with a host"))]
-    pub endpoint: Option<String>,
-    /// Region that requests are signed for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 64))]
-    pub region: Option<String>,
-    /// Whether the bucket stands in the path (`host/bucket/object`) rather
-    /// than in the host's name. By default it does, but for Amazon's store.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub force_path_style: Option<bool>,
-    /// ObjectBucketClaim in the image's namespace: its ConfigMap says where
-    /// the bucket is, and its Secret lets in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub object_bucket_claim: Option<BucketClaimReference>,
-}
-
-/// An ObjectBucketClaim in the image's namespace.
-#[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-pub struct BucketClaimReference {
-    /// Name of the claim, and of the ConfigMap and Secret that came with it.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
 }
 
 impl ImageSource {

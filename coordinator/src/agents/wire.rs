@@ -4,7 +4,7 @@
 
 use hypercloud_proto::agent::v1 as proto;
 
-use proto::object_store_source::Credentials;
+use proto::stored_object::Credentials;
 use secrecy::ExposeSecret;
 
 use super::source::{Place, Signing, Source};
@@ -41,7 +41,7 @@ pub(super) fn source(source: &Source) -> proto::Source {
             authorities,
         }),
         Place::Object { object, signing } => {
-            proto::source::Kind::ObjectStore(proto::ObjectStoreSource {
+            proto::source::Kind::ObjectStore(proto::StoredObject {
                 bucket: object.bucket.clone(),
                 key: object.key.clone(),
                 endpoint: object.endpoint.clone(),

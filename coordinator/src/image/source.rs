@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use hypercloud_api::{CaReference, ImageSource, ObjectStoreSource, RESERVED_HEADERS};
+use hypercloud_api::{CaReference, ImageSource, RESERVED_HEADERS, StoredObject};
 use url::Url;
 
 use super::validate::Invalid;
@@ -115,7 +115,7 @@ fn web(source: &ImageSource, text: &str) -> Result<WantedPlace, Invalid> {
     })
 }
 
-fn store(object: &ObjectStoreSource) -> Result<WantedObject, Invalid> {
+fn store(object: &StoredObject) -> Result<WantedObject, Invalid> {
     let claim = object.object_bucket_claim.as_ref();
     if object.bucket_name.is_none() && claim.is_none() {
         return Err(Invalid::BucketMissing);

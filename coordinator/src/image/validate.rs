@@ -127,8 +127,8 @@ mod tests {
     use super::*;
     use crate::agents::source::SourceUrl;
     use hypercloud_api::{
-        BucketClaimReference, CaReference, Header, ImageClaim, ImageSource, ObjectStoreSource,
-        SecretReference,
+        BucketClaimReference, CaReference, Header, ImageClaim, ImageSource, SecretReference,
+        StoredObject,
     };
     use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -199,10 +199,10 @@ mod tests {
         let claim = BucketClaimReference {
             name: "images".into(),
         };
-        let object = ObjectStoreSource {
+        let object = StoredObject {
             object_name: "a/b".into(),
             object_bucket_claim: Some(claim),
-            ..ObjectStoreSource::default()
+            ..StoredObject::default()
         };
         let asked = spec(ImageSource {
             object_store: Some(object),
@@ -226,10 +226,10 @@ mod tests {
     fn what_cannot_work_is_said() {
         let url = "http://example.com/x";
         let store = |bucket: Option<&str>, endpoint: Option<&str>| ImageSource {
-            object_store: Some(ObjectStoreSource {
+            object_store: Some(StoredObject {
                 bucket_name: bucket.map(Into::into),
                 endpoint: endpoint.map(Into::into),
-                ..ObjectStoreSource::default()
+                ..StoredObject::default()
             }),
             ..ImageSource::default()
         };

@@ -399,7 +399,7 @@ async fn what_lets_in_at_a_source_goes_with_the_call() {
         panic!("{sources:?}");
     };
     assert_eq!(store.region.as_deref(), Some("here"));
-    let signed = proto::object_store_source::Credentials::Keys(proto::AccessKeys {
+    let signed = proto::stored_object::Credentials::Keys(proto::AccessKeys {
         access_key_id: "id".into(),
         secret_access_key: "s3cret".into(),
         session_token: None,

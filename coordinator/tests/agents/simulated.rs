@@ -25,6 +25,8 @@ pub struct Simulated {
     refuse: Arc<Mutex<Option<Code>>>,
     asked: Arc<Mutex<(Vec<Source>, ImportSpec)>>,
     copied: Arc<Mutex<Vec<CopySpec>>>,
+    exported: Arc<Mutex<Vec<ExportSpec>>>,
+    discarded: Arc<Mutex<Vec<String>>>,
     stop: CancellationToken,
 }
 
@@ -37,6 +39,8 @@ impl Simulated {
             refuse: Arc::default(),
             asked: Arc::default(),
             copied: Arc::default(),
+            exported: Arc::default(),
+            discarded: Arc::default(),
             stop: CancellationToken::new(),
         }
     }
@@ -127,6 +131,7 @@ impl NodeAgent for Simulated {
                 asked.1 = spec;
             }
             Some(start_job_request::Spec::Copy(spec)) => self.copied.lock().unwrap().push(spec),
+            Some(start_job_request::Spec::Export(spec)) => self.exported.lock().unwrap().push(spec),
             None => return Err(Status::invalid_argument("no job")),
         }
         let id = request.job_id;
@@ -166,6 +171,25 @@ impl NodeAgent for Simulated {
     ) -> Result<Response<ListJobsResponse>, Status> {
         let jobs = self.jobs.lock().unwrap().values().cloned().collect();
         Ok(Response::new(ListJobsResponse { jobs }))
+    }
+
+    async fn discard_upload(
+        &self,
+        request: Request<DiscardUploadRequest>,
+    ) -> Result<Response<DiscardUploadResponse>, Status> {
+        let upload = request.into_inner().upload_id;
+        self.discarded.lock().unwrap().push(upload);
+        Ok(Response::new(DiscardUploadResponse::default()))
+    }
+
+    async fn presign_object(
+        &self,
+        request: Request<PresignObjectRequest>,
+    ) -> Result<Response<PresignObjectResponse>, Status> {
+        let object = request.into_inner().object.unwrap_or_default();
+        let url = format!("http://store/{}/{}?signed", object.bucket, object.key);
+        let result = Some(presign_object_response::Result::Url(url));
+        Ok(Response::new(PresignObjectResponse { result }))
     }
 
     async fn cancel_job(

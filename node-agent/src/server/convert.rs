@@ -206,6 +206,8 @@ pub(super) fn job(status: board::Status) -> proto::Job {
         facts: status.facts.map(facts),
         awaiting_access: status.awaiting_access,
         digest: status.digest.map(|digest| digest.to_string()),
+        upload_id: None,
+        object: None,
     }
 }
 

@@ -135,6 +135,9 @@ impl NodeAgent for AgentService {
                 let spec = convert::copy_spec(spec)?;
                 (JobSpec::Copy(spec), Access::default())
             }
+            Some(Spec::Export(_)) => {
+                return Err(Status::unimplemented("this agent exports nothing"));
+            }
             None => return Err(Status::invalid_argument("the job has no specification")),
         };
         let status = self
@@ -178,6 +181,20 @@ impl NodeAgent for AgentService {
             .map(convert::job)
             .collect();
         Ok(Response::new(proto::ListJobsResponse { jobs }))
+    }
+
+    async fn discard_upload(
+        &self,
+        _: Request<proto::DiscardUploadRequest>,
+    ) -> Result<Response<proto::DiscardUploadResponse>, Status> {
+        Err(Status::unimplemented("this agent exports nothing"))
+    }
+
+    async fn presign_object(
+        &self,
+        _: Request<proto::PresignObjectRequest>,
+    ) -> Result<Response<proto::PresignObjectResponse>, Status> {
+        Err(Status::unimplemented("this agent exports nothing"))
     }
 
     async fn cancel_job(

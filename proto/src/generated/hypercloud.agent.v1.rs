@@ -28,7 +28,7 @@ pub mod source {
         #[prost(message, tag = "1")]
         Http(super::HttpSource),
         #[prost(message, tag = "2")]
-        ObjectStore(super::ObjectStoreSource),
+        ObjectStore(super::StoredObject),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -63,8 +63,9 @@ pub struct Header {
     #[prost(string, tag = "2")]
     pub value: ::prost::alloc::string::String,
 }
+/// An object in an S3-compatible object store, and what lets in there.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ObjectStoreSource {
+pub struct StoredObject {
     #[prost(string, tag = "1")]
     pub bucket: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
@@ -82,11 +83,11 @@ pub struct ObjectStoreSource {
     #[prost(string, optional, tag = "9")]
     pub authorities: ::core::option::Option<::prost::alloc::string::String>,
     /// How requests are signed.
-    #[prost(oneof = "object_store_source::Credentials", tags = "6, 7, 8")]
-    pub credentials: ::core::option::Option<object_store_source::Credentials>,
+    #[prost(oneof = "stored_object::Credentials", tags = "6, 7, 8")]
+    pub credentials: ::core::option::Option<stored_object::Credentials>,
 }
-/// Nested message and enum types in `ObjectStoreSource`.
-pub mod object_store_source {
+/// Nested message and enum types in `StoredObject`.
+pub mod stored_object {
     /// How requests are signed.
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Credentials {
@@ -221,12 +222,35 @@ pub struct CopySpec {
     #[prost(bool, tag = "3")]
     pub only_differences: bool,
 }
+/// Makes an object of a volume's disk, whole or not at all. The disk is raw,
+/// whatever its first bytes say.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExportSpec {
+    /// Read only.
+    #[prost(message, optional, tag = "1")]
+    pub volume: ::core::option::Option<PodVolume>,
+    /// The object to make.
+    #[prost(message, optional, tag = "2")]
+    pub object: ::core::option::Option<StoredObject>,
+    /// Format of the object; has to be set.
+    #[prost(enumeration = "ImageFormat", tag = "3")]
+    pub format: i32,
+    /// Of a qcow2's clusters; has to be set, to NONE for RAW.
+    #[prost(enumeration = "Compression", tag = "4")]
+    pub compression: i32,
+    /// Whether an object that is there is replaced. The job fails otherwise.
+    #[prost(bool, tag = "5")]
+    pub overwrite: bool,
+    /// Whether the digest of the disk's raw content is computed.
+    #[prost(bool, tag = "6")]
+    pub digest: bool,
+}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StartJobRequest {
     /// Chosen by the coordinator; the same id is the same job.
     #[prost(string, tag = "1")]
     pub job_id: ::prost::alloc::string::String,
-    #[prost(oneof = "start_job_request::Spec", tags = "2, 3")]
+    #[prost(oneof = "start_job_request::Spec", tags = "2, 3, 4")]
     pub spec: ::core::option::Option<start_job_request::Spec>,
 }
 /// Nested message and enum types in `StartJobRequest`.
@@ -237,6 +261,8 @@ pub mod start_job_request {
         Import(super::ImportSpec),
         #[prost(message, tag = "3")]
         Copy(super::CopySpec),
+        #[prost(message, tag = "4")]
+        Export(super::ExportSpec),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -246,11 +272,12 @@ pub struct Progress {
     pub total: u64,
     #[prost(uint64, tag = "2")]
     pub done: u64,
-    /// Bytes received from the source, over all runs of the job; for a copy,
-    /// bytes read from it.
+    /// Bytes received from the source, over all runs of the job; for a copy and
+    /// an export, bytes read from it.
     #[prost(uint64, tag = "3")]
     pub received: u64,
-    /// Bytes written to the volume, zeros not counted.
+    /// Bytes written to the volume, zeros not counted; for an export, bytes
+    /// that are stored.
     #[prost(uint64, tag = "4")]
     pub written: u64,
 }
@@ -273,9 +300,37 @@ pub struct Job {
     /// Its state is PENDING meanwhile.
     #[prost(bool, tag = "6")]
     pub awaiting_access: bool,
-    /// Digest of the source's bytes, as sha256:HEX, where it was computed.
+    /// Digest of the source's bytes, as sha256:HEX, where it was computed; for
+    /// an export, of the disk's raw content.
     #[prost(string, optional, tag = "7")]
     pub digest: ::core::option::Option<::prost::alloc::string::String>,
+    /// Of an export: the multipart upload that may have parts in the store. Not
+    /// set before there is one, nor once it is complete or discarded.
+    #[prost(string, optional, tag = "8")]
+    pub upload_id: ::core::option::Option<::prost::alloc::string::String>,
+    /// Of an export that succeeded.
+    #[prost(message, optional, tag = "9")]
+    pub object: ::core::option::Option<ExportedObject>,
+}
+/// An object that a disk became.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExportedObject {
+    /// Size of the object, in bytes.
+    #[prost(uint64, tag = "1")]
+    pub size: u64,
+    /// Size of the disk, in bytes.
+    #[prost(uint64, tag = "2")]
+    pub virtual_size: u64,
+    /// As the store said it, where it did.
+    #[prost(string, optional, tag = "3")]
+    pub etag: ::core::option::Option<::prost::alloc::string::String>,
+    /// As the store verified it, where it says one: the algorithm, ':', the
+    /// value in base64, and for parts '-' and their number.
+    #[prost(string, optional, tag = "4")]
+    pub checksum: ::core::option::Option<::prost::alloc::string::String>,
+    /// Its http:// or https:// address, without credentials.
+    #[prost(string, tag = "5")]
+    pub address: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchJobsRequest {}
@@ -315,6 +370,43 @@ pub struct CancelJobRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CancelJobResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DiscardUploadRequest {
+    #[prost(message, optional, tag = "1")]
+    pub object: ::core::option::Option<StoredObject>,
+    #[prost(string, tag = "2")]
+    pub upload_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DiscardUploadResponse {
+    /// Why it could not be done; nothing where it was.
+    #[prost(message, optional, tag = "1")]
+    pub failure: ::core::option::Option<Failure>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PresignObjectRequest {
+    #[prost(message, optional, tag = "1")]
+    pub object: ::core::option::Option<StoredObject>,
+    /// For how long the address is to be good.
+    #[prost(uint64, tag = "2")]
+    pub expires_after_seconds: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PresignObjectResponse {
+    #[prost(oneof = "presign_object_response::Result", tags = "1, 2")]
+    pub result: ::core::option::Option<presign_object_response::Result>,
+}
+/// Nested message and enum types in `PresignObjectResponse`.
+pub mod presign_object_response {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Result {
+        /// The address. It lets in whoever knows it.
+        #[prost(string, tag = "1")]
+        Url(::prost::alloc::string::String),
+        #[prost(message, tag = "2")]
+        Failure(super::Failure),
+    }
+}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum ImageFormat {
@@ -403,6 +495,38 @@ impl VolumeMode {
             "VOLUME_MODE_UNSPECIFIED" => Some(Self::Unspecified),
             "VOLUME_MODE_BLOCK" => Some(Self::Block),
             "VOLUME_MODE_FILESYSTEM" => Some(Self::Filesystem),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Compression {
+    Unspecified = 0,
+    None = 1,
+    Zlib = 2,
+    Zstd = 3,
+}
+impl Compression {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "COMPRESSION_UNSPECIFIED",
+            Self::None => "COMPRESSION_NONE",
+            Self::Zlib => "COMPRESSION_ZLIB",
+            Self::Zstd => "COMPRESSION_ZSTD",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "COMPRESSION_UNSPECIFIED" => Some(Self::Unspecified),
+            "COMPRESSION_NONE" => Some(Self::None),
+            "COMPRESSION_ZLIB" => Some(Self::Zlib),
+            "COMPRESSION_ZSTD" => Some(Self::Zstd),
             _ => None,
         }
     }
@@ -656,7 +780,9 @@ pub mod node_agent_client {
         }
         /// Stops a job and removes it from the journal; answers when nothing of it
         /// runs any more and its volume is closed. Unknown ids are answered the
-        /// same way: what is asked for already holds.
+        /// same way: what is asked for already holds. Of an export that is not
+        /// complete, no part stays in the store, as far as the agent is still let in
+        /// there: DiscardUpload does it otherwise.
         pub async fn cancel_job(
             &mut self,
             request: impl tonic::IntoRequest<super::CancelJobRequest>,
@@ -679,6 +805,62 @@ pub mod node_agent_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("hypercloud.agent.v1.NodeAgent", "CancelJob"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes what an upload that did not complete left in the store. Any agent
+        /// can do it. An upload that is not there is answered the same way.
+        pub async fn discard_upload(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DiscardUploadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DiscardUploadResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/hypercloud.agent.v1.NodeAgent/DiscardUpload",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("hypercloud.agent.v1.NodeAgent", "DiscardUpload"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// An address by which an object is fetched without credentials. Nothing is
+        /// sent to the store.
+        pub async fn presign_object(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PresignObjectRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PresignObjectResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/hypercloud.agent.v1.NodeAgent/PresignObject",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("hypercloud.agent.v1.NodeAgent", "PresignObject"),
+                );
             self.inner.unary(req, path, codec).await
         }
     }
@@ -739,12 +921,32 @@ pub mod node_agent_server {
         >;
         /// Stops a job and removes it from the journal; answers when nothing of it
         /// runs any more and its volume is closed. Unknown ids are answered the
-        /// same way: what is asked for already holds.
+        /// same way: what is asked for already holds. Of an export that is not
+        /// complete, no part stays in the store, as far as the agent is still let in
+        /// there: DiscardUpload does it otherwise.
         async fn cancel_job(
             &self,
             request: tonic::Request<super::CancelJobRequest>,
         ) -> std::result::Result<
             tonic::Response<super::CancelJobResponse>,
+            tonic::Status,
+        >;
+        /// Removes what an upload that did not complete left in the store. Any agent
+        /// can do it. An upload that is not there is answered the same way.
+        async fn discard_upload(
+            &self,
+            request: tonic::Request<super::DiscardUploadRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DiscardUploadResponse>,
+            tonic::Status,
+        >;
+        /// An address by which an object is fetched without credentials. Nothing is
+        /// sent to the store.
+        async fn presign_object(
+            &self,
+            request: tonic::Request<super::PresignObjectRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PresignObjectResponse>,
             tonic::Status,
         >;
     }
@@ -1078,6 +1280,96 @@ pub mod node_agent_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = CancelJobSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/hypercloud.agent.v1.NodeAgent/DiscardUpload" => {
+                    #[allow(non_camel_case_types)]
+                    struct DiscardUploadSvc<T: NodeAgent>(pub Arc<T>);
+                    impl<
+                        T: NodeAgent,
+                    > tonic::server::UnaryService<super::DiscardUploadRequest>
+                    for DiscardUploadSvc<T> {
+                        type Response = super::DiscardUploadResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DiscardUploadRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeAgent>::discard_upload(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DiscardUploadSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/hypercloud.agent.v1.NodeAgent/PresignObject" => {
+                    #[allow(non_camel_case_types)]
+                    struct PresignObjectSvc<T: NodeAgent>(pub Arc<T>);
+                    impl<
+                        T: NodeAgent,
+                    > tonic::server::UnaryService<super::PresignObjectRequest>
+                    for PresignObjectSvc<T> {
+                        type Response = super::PresignObjectResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PresignObjectRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeAgent>::presign_object(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PresignObjectSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -97,7 +97,8 @@ spec: {template: {spec: {serviceAccountName: it}}}
 
     #[test]
     fn policies_that_name_the_account_and_the_prefixes_pass() {
-        let right = "['vmim-', 'vmprime-', 'vmrollback-'] 'system:serviceaccount:here:it'";
+        let right =
+            "['vmim-', 'vmprime-', 'vmrollback-', 'vmexport-'] 'system:serviceaccount:here:it'";
         let text: String = BY_NAME.iter().map(|name| policy(name, right)).collect();
         assert_eq!(breaches(&text, COORDINATOR).unwrap(), [""; 0]);
         let other = policy("other", "'system:serviceaccount:here:it'");

@@ -6,8 +6,8 @@ mod transfer;
 
 use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, set};
 use hypercloud_api::{
-    DeclaredFormat, ImageSharing, ImageSource, ObjectStoreSource, RetryStatus, SecretReference,
-    SourceStatus, TransferStatus, VirtualMachineImage, VirtualMachineImageSpec,
+    DeclaredFormat, ImageSharing, ImageSource, RetryStatus, SecretReference, SourceStatus,
+    StoredObject, TransferStatus, VirtualMachineImage, VirtualMachineImageSpec,
     VirtualMachineImageStatus, VolumeMode,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -2,8 +2,8 @@
 
 use axum::http::{HeaderName, HeaderValue};
 use hypercloud_proto::agent::v1 as proto;
-use proto::object_store_source::Credentials;
 use proto::source::Kind;
+use proto::stored_object::Credentials;
 
 use crate::job::state::Failure;
 use crate::source::{
@@ -76,8 +76,8 @@ fn header(header: proto::Header) -> Result<Header, SourceError> {
     })
 }
 
-fn store(object: proto::ObjectStoreSource) -> Result<(Source, Access), SourceError> {
-    let proto::ObjectStoreSource {
+fn store(object: proto::StoredObject) -> Result<(Source, Access), SourceError> {
+    let proto::StoredObject {
         bucket,
         key,
         endpoint,
@@ -136,8 +136,8 @@ mod tests {
         })
     }
 
-    fn object(credentials: Option<Credentials>) -> proto::ObjectStoreSource {
-        proto::ObjectStoreSource {
+    fn object(credentials: Option<Credentials>) -> proto::StoredObject {
+        proto::StoredObject {
             bucket: "images".into(),
             key: "a/b.qcow2".into(),
             endpoint: Some("http://10.0.0.9:9000".into()),
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_without_the_value() {
-        let nameless = proto::ObjectStoreSource {
+        let nameless = proto::StoredObject {
             key: String::new(),
             ..object(None)
         };

@@ -9,7 +9,7 @@ fn what_makes_no_sense_fails_and_nothing_is_made() {
     let mut seen = fresh();
     seen.image.metadata.finalizers = None;
     seen.image.spec.source = ImageSource {
-        object_store: Some(ObjectStoreSource::default()),
+        object_store: Some(StoredObject::default()),
         ..ImageSource::default()
     };
     let plan = decide(&seen, 0);
