@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hypercloud_disk::Extent;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use sha2::digest::common::hazmat::{SerializableState, SerializedState};
 use sha2::{Digest as _, Sha256, Sha512};
@@ -161,6 +161,8 @@ impl Tap {
             while let Some((start, stretch)) = self.next_ready(taken.position) {
                 let bytes = stretch.bytes.get(..stretch.length).unwrap_or_default();
                 self.take(&mut taken, start, bytes);
+                // A checkpoint waits for one stretch, not for all there are.
+                MutexGuard::bump(&mut taken);
             }
         }
     }

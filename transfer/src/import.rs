@@ -385,7 +385,7 @@ async fn open_target(
 }
 
 fn mark(facts: SourceFacts, virtual_size: u64, target: u64, tap: Option<Arc<Tap>>) -> Mark {
-    Box::new(move |position, progress| Checkpoint {
+    Arc::new(move |position, progress| Checkpoint {
         layout: plan::LAYOUT,
         format: facts.format,
         virtual_size,

@@ -40,8 +40,9 @@ const MOST_WORKERS: usize = 8;
 /// Workers that may wait for the disk meanwhile.
 const WRITING: usize = 2;
 
-/// Makes a checkpoint of a position and the counts up to it.
-pub(crate) type Mark = Box<dyn Fn(Position, Progress) -> crate::Checkpoint + Send + Sync>;
+/// Makes a checkpoint of a position and the counts up to it. Waits for who
+/// takes in bytes for the digest: not for threads that may not block.
+pub(crate) type Mark = Arc<dyn Fn(Position, Progress) -> crate::Checkpoint + Send + Sync>;
 
 /// All that an import runs on.
 pub(crate) struct Pipeline {
@@ -342,14 +343,13 @@ impl Pipeline {
             done,
             ..self.progress(run)
         };
-        let mark = self.mark.as_ref().filter(|_| won);
-        let checkpoint = mark.map(|mark| mark(position, progress));
+        let mark = self.mark.clone().filter(|_| won);
         let (disk, observer) = (Arc::clone(&self.disk), Arc::clone(&self.observer));
         run.saving = Some(tokio::task::spawn_blocking(move || {
             disk.flush()?;
-            match checkpoint {
-                Some(checkpoint) => observer
-                    .checkpoint(&checkpoint)
+            match mark {
+                Some(mark) => observer
+                    .checkpoint(&mark(position, progress))
                     .map_err(TransferError::Journal),
                 None => Ok(()),
             }
@@ -371,18 +371,16 @@ impl Pipeline {
         if position == run.kept {
             return;
         }
-        let checkpoint = mark(
-            position,
-            Progress {
-                done,
-                ..self.progress(run)
-            },
-        );
+        let progress = Progress {
+            done,
+            ..self.progress(run)
+        };
+        let mark = Arc::clone(mark);
         let (disk, observer) = (Arc::clone(&self.disk), Arc::clone(&self.observer));
         let saved = tokio::task::spawn_blocking(move || {
             disk.flush()?;
             observer
-                .checkpoint(&checkpoint)
+                .checkpoint(&mark(position, progress))
                 .map_err(TransferError::Journal)
         });
         if let Ok(Err(error)) = saved.await {

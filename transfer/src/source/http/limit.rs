@@ -12,6 +12,8 @@ pub(super) struct Limit {
     trial: Option<Trial>,
     /// Intervals to go before more are tried again.
     rest: u32,
+    /// How often in a row more were tried in vain.
+    vain: u32,
 }
 
 /// More connections than before, to see what they bring.
@@ -29,8 +31,11 @@ impl Limit {
     /// What an added connection must bring, as a share of what those before
     /// it brought each.
     const GAIN: f64 = 0.25;
-    /// Intervals to rest after more were tried in vain.
+    /// Intervals to rest after more were tried in vain; twice as many the
+    /// next time, as trying disturbs a link that is full.
     const REST: u32 = 25;
+    /// How often that doubles at most.
+    const DOUBLED: u32 = 6;
     /// Intervals to rest after the server asked for fewer requests.
     const LONG_REST: u32 = 300;
 
@@ -41,6 +46,7 @@ impl Limit {
             most: most.max(now),
             trial: None,
             rest: 0,
+            vain: 0,
         }
     }
 
@@ -58,9 +64,12 @@ impl Limit {
             }
             let added = (self.now - trial.from) as f64 / trial.from as f64;
             let is_worth_it = rate >= trial.rate * (1.0 + Self::GAIN * added);
-            if !is_worth_it {
+            if is_worth_it {
+                self.vain = 0;
+            } else {
                 self.now = trial.from;
-                self.rest = Self::REST;
+                self.rest = Self::REST << self.vain;
+                self.vain = (self.vain + 1).min(Self::DOUBLED);
             }
             self.trial = None;
         }
@@ -108,12 +117,12 @@ mod tests {
     fn a_full_link_is_left_alone() {
         let mut limit = Limit::new(6, 16);
         let mut tried = 0;
-        for _ in 0..100 {
+        for _ in 0..1000 {
             let before = limit.now();
             limit.judge(12.5e6, true);
             tried += usize::from(limit.now() > before);
         }
-        assert!(tried <= 5, "tried {tried} times in vain");
+        assert!(tried <= 6, "tried {tried} times in vain");
         assert_eq!(after(&mut limit, 3, |_| 12.5e6), 6);
     }
 
