@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hypercloud_transfer::{
-    Header, HttpAccess, HttpSource, ObjectStore, ObjectStoreCredentials, ObjectStoreSource, Secret,
-    SourceSpec,
+    Header, HttpAccess, HttpSource, ObjectStore, ObjectStoreCredentials, Secret, SourceSpec,
+    StoredObject,
 };
 use url::Url;
 
@@ -135,7 +135,7 @@ impl SourceArguments {
                 return Ok(SourceSpec::File(path));
             }
         };
-        Ok(SourceSpec::ObjectStore(ObjectStoreSource {
+        Ok(SourceSpec::ObjectStore(StoredObject {
             bucket,
             key,
             store: ObjectStore {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 pub use self::checkpoint::CopyCheckpoint;
-pub use self::request::{Copied, CopyMode, CopyObserver, CopyRequest, CopySource};
+pub use self::request::{Copied, CopyMode, CopyObserver, CopyRequest, RawDisk};
 use self::run::{Run, Settings};
 use self::source::SourceDisk;
 use crate::error::{TargetError, TransferError};

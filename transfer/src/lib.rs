@@ -23,6 +23,7 @@ mod checksum;
 mod copy;
 mod digest;
 mod error;
+mod export;
 mod import;
 mod local;
 mod object_store;
@@ -37,8 +38,12 @@ mod source;
 
 pub use checkpoint::Checkpoint;
 pub use checksum::{Algorithm, Checksum, ChecksumError};
-pub use copy::{Copied, CopyCheckpoint, CopyMode, CopyObserver, CopyRequest, CopySource};
+pub use copy::{Copied, CopyCheckpoint, CopyMode, CopyObserver, CopyRequest, RawDisk};
 pub use error::{InvalidAuthorities, Side, SourceError, TargetError, TransferError};
+pub use export::{
+    Compression, ExportCheckpoint, ExportFormat, ExportObserver, ExportRequest, ExportTarget,
+    Exported,
+};
 pub use hypercloud_disk::{ImageFormat, Packing, Refusal};
 pub use object_store::ObjectStoreError;
 pub use observer::{Observer, Progress};
@@ -46,7 +51,7 @@ pub use options::{AddressPolicy, Options, SpacePolicy};
 pub use proxy::ProxySettings;
 pub use request::{
     BasicCredentials, DiskFile, Header, HttpAccess, HttpSource, ImportRequest, Imported,
-    ObjectStore, ObjectStoreCredentials, ObjectStoreSource, SourceFacts, SourceSpec, TargetSpec,
+    ObjectStore, ObjectStoreCredentials, SourceFacts, SourceSpec, StoredObject, TargetSpec,
 };
 pub use secret::Secret;
 pub use tokio_util::sync::CancellationToken;

@@ -186,11 +186,11 @@ impl transfer::CopyObserver for Listener {
     }
 }
 
-fn copy_source(volume: &Volume) -> transfer::CopySource {
+fn copy_source(volume: &Volume) -> transfer::RawDisk {
     let path = volume.opening_path();
     match volume {
-        Volume::BlockDevice(_) => transfer::CopySource::BlockDevice(path),
-        Volume::Directory(_) => transfer::CopySource::DiskFile {
+        Volume::BlockDevice(_) => transfer::RawDisk::BlockDevice(path),
+        Volume::Directory(_) => transfer::RawDisk::DiskFile {
             directory: path,
             name: DISK_NAME.to_owned(),
         },
@@ -213,19 +213,17 @@ fn source_spec(source: Source, access: Access) -> transfer::SourceSpec {
                 authorities,
             },
         }),
-        Source::ObjectStore(object) => {
-            transfer::SourceSpec::ObjectStore(transfer::ObjectStoreSource {
-                bucket: object.bucket,
-                key: object.key,
-                store: transfer::ObjectStore {
-                    endpoint: object.endpoint.map(Into::into),
-                    region: object.region,
-                    path_style: object.path_style,
-                    credentials: signing,
-                    authorities,
-                },
-            })
-        }
+        Source::ObjectStore(object) => transfer::SourceSpec::ObjectStore(transfer::StoredObject {
+            bucket: object.bucket,
+            key: object.key,
+            store: transfer::ObjectStore {
+                endpoint: object.endpoint.map(Into::into),
+                region: object.region,
+                path_style: object.path_style,
+                credentials: signing,
+                authorities,
+            },
+        }),
     }
 }
 

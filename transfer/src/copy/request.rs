@@ -10,7 +10,7 @@ use crate::request::TargetSpec;
 
 /// A raw disk of this machine. It is read and never written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CopySource {
+pub enum RawDisk {
     /// A block device, from its first byte to its last.
     BlockDevice(PathBuf),
     /// A file in a directory that may belong to somebody else: nothing below
@@ -41,7 +41,7 @@ pub enum CopyMode {
 #[derive(Debug, Clone)]
 pub struct CopyRequest {
     /// Where the disk is.
-    pub source: CopySource,
+    pub source: RawDisk,
     /// Where it goes. A device has to be as large as the source and is zeros
     /// behind its end; a file becomes as long as the source.
     pub target: TargetSpec,

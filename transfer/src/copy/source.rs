@@ -10,7 +10,7 @@ use hypercloud_disk::Extent;
 use rustix::fs::{Advice, OFlags};
 use rustix::io::Errno;
 
-use super::request::CopySource;
+use super::request::RawDisk;
 use crate::error::SourceError;
 use crate::local::{self, directory, fill, is_plain_name, is_unaligned, open_regular, set_direct};
 use crate::request::TargetSpec;
@@ -28,10 +28,10 @@ pub(super) struct SourceDisk {
 }
 
 impl SourceDisk {
-    pub(super) fn open(spec: &CopySource) -> Result<Self, SourceError> {
+    pub(super) fn open(spec: &RawDisk) -> Result<Self, SourceError> {
         let (mut file, shown) = match spec {
-            CopySource::BlockDevice(path) => (device(path)?, path.clone()),
-            CopySource::DiskFile { directory, name } => {
+            RawDisk::BlockDevice(path) => (device(path)?, path.clone()),
+            RawDisk::DiskFile { directory, name } => {
                 let shown = directory.join(name);
                 (regular(directory, name)?, shown)
             }
@@ -41,8 +41,8 @@ impl SourceDisk {
         let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         let allocated = match spec {
-            CopySource::BlockDevice(_) => size,
-            CopySource::DiskFile { .. } => size.min(metadata.blocks() * 512),
+            RawDisk::BlockDevice(_) => size,
+            RawDisk::DiskFile { .. } => size.min(metadata.blocks() * 512),
         };
         Ok(Self {
             validator: validator(&file).map_err(failed)?,

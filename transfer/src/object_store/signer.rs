@@ -12,7 +12,7 @@ use super::answer::{Answer, Asked, By};
 use super::{ObjectStoreError, address, answer, client, credentials};
 use crate::error::SourceError;
 use crate::options::Options;
-use crate::request::{ObjectStoreCredentials, ObjectStoreSource};
+use crate::request::{ObjectStoreCredentials, StoredObject};
 use crate::source::{Refusal, Sign, cause, shown};
 
 /// How long a signature lasts: as long as stores bear with clocks that
@@ -27,10 +27,7 @@ pub(crate) struct Signer {
 
 impl Signer {
     /// Sets up signing for an object. Nothing is asked of the store yet.
-    pub(crate) async fn new(
-        source: &ObjectStoreSource,
-        options: &Options,
-    ) -> Result<Self, SourceError> {
+    pub(crate) async fn new(source: &StoredObject, options: &Options) -> Result<Self, SourceError> {
         address::judge_bucket(&source.bucket)?;
         address::judge_key(&source.key)?;
         let client::Connected { client, region } = client::connect(&source.store, options).await?;
