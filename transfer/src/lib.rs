@@ -31,6 +31,7 @@ mod observer;
 mod options;
 mod pipeline;
 mod proxy;
+mod raw_disk;
 mod request;
 mod secret;
 mod sink;
@@ -38,7 +39,7 @@ mod source;
 
 pub use checkpoint::Checkpoint;
 pub use checksum::{Algorithm, Checksum, ChecksumError};
-pub use copy::{Copied, CopyCheckpoint, CopyMode, CopyObserver, CopyRequest, RawDisk};
+pub use copy::{Copied, CopyCheckpoint, CopyMode, CopyObserver, CopyRequest};
 pub use error::{InvalidAuthorities, Side, SourceError, TargetError, TransferError};
 pub use export::{
     Compression, ExportCheckpoint, ExportFormat, ExportObserver, ExportRequest, ExportTarget,
@@ -49,6 +50,7 @@ pub use object_store::ObjectStoreError;
 pub use observer::{Observer, Progress};
 pub use options::{AddressPolicy, Options, SpacePolicy};
 pub use proxy::ProxySettings;
+pub use raw_disk::RawDisk;
 pub use request::{
     BasicCredentials, DiskFile, Header, HttpAccess, HttpSource, ImportRequest, Imported,
     ObjectStore, ObjectStoreCredentials, SourceFacts, SourceSpec, StoredObject, TargetSpec,

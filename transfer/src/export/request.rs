@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::checkpoint::ExportCheckpoint;
 use crate::checksum::Checksum;
-use crate::copy::RawDisk;
 use crate::observer::Progress;
+use crate::raw_disk::RawDisk;
 use crate::request::StoredObject;
 
 /// What a disk is written as.

@@ -1,23 +1,44 @@
-//! The disk that is read.
+//! Raw disks of this machine, which are read.
+//!
+//! Their bytes are a guest's, and nothing in them is interpreted.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hypercloud_disk::Extent;
 use rustix::fs::{Advice, OFlags};
 use rustix::io::Errno;
 
-use super::request::RawDisk;
 use crate::error::SourceError;
 use crate::local::{self, directory, fill, is_plain_name, is_unaligned, open_regular, set_direct};
 use crate::request::TargetSpec;
 use crate::source::validator;
 
+/// What is read at once is of whole blocks of this size. It suits every
+/// device's.
+const BLOCK: usize = 4096;
+
+/// A raw disk of this machine. It is read and never written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RawDisk {
+    /// A block device, from its first byte to its last.
+    BlockDevice(PathBuf),
+    /// A file in a directory that may belong to somebody else: nothing below
+    /// the directory is trusted, so only a regular file is read, and no link
+    /// or mount point below it is followed.
+    DiskFile {
+        /// An existing directory; this path itself is trusted.
+        directory: PathBuf,
+        /// The file's name in it, a single component.
+        name: String,
+    },
+}
+
 /// An open disk. All methods may be called from several threads at once.
-pub(super) struct SourceDisk {
+pub(crate) struct SourceDisk {
     file: File,
     shown: String,
     size: u64,
@@ -28,7 +49,7 @@ pub(super) struct SourceDisk {
 }
 
 impl SourceDisk {
-    pub(super) fn open(spec: &RawDisk) -> Result<Self, SourceError> {
+    pub(crate) fn open(spec: &RawDisk) -> Result<Self, SourceError> {
         let (mut file, shown) = match spec {
             RawDisk::BlockDevice(path) => (device(path)?, path.clone()),
             RawDisk::DiskFile { directory, name } => {
@@ -54,23 +75,23 @@ impl SourceDisk {
         })
     }
 
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    pub(super) fn allocated(&self) -> u64 {
+    pub(crate) fn allocated(&self) -> u64 {
         self.allocated
     }
 
     /// Inode, length and time of the last change of a file; a device has
     /// nothing that would tell.
-    pub(super) fn validator(&self) -> Option<&str> {
+    pub(crate) fn validator(&self) -> Option<&str> {
         self.validator.as_deref()
     }
 
     /// Where the next data is at or behind `at`; `end` where none is before
     /// it. Behind the disk's end there is none.
-    pub(super) fn next_data(&self, at: u64, end: u64) -> u64 {
+    pub(crate) fn next_data(&self, at: u64, end: u64) -> u64 {
         match local::next_data(&self.file, at, self.size.min(end)) {
             found if found >= self.size => end,
             found => found,
@@ -79,11 +100,11 @@ impl SourceDisk {
 
     /// Reads what is at a place, zeros behind the disk's end; how much of it
     /// the disk has. `into` is of whole, aligned blocks.
-    pub(super) fn read(&self, at: u64, into: &mut [u8]) -> Result<u64, SourceError> {
+    pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> Result<u64, SourceError> {
         let has = Extent::between(at, self.size.min(at + into.len() as u64)).length;
         let failed = |error| failure(&format!("{} at offset {at}", self.shown), error);
         let length = (has as usize)
-            .next_multiple_of(super::BLOCK)
+            .next_multiple_of(BLOCK)
             .min(into.len());
         let blocks = into.get_mut(..length).unwrap_or_default();
         let filled = match fill(&self.file, at, blocks) {
@@ -110,7 +131,7 @@ impl SourceDisk {
 
     /// Whether a target is this very disk. One that cannot be looked at is
     /// judged when it is opened.
-    pub(super) fn is_at(&self, target: &TargetSpec) -> bool {
+    pub(crate) fn is_at(&self, target: &TargetSpec) -> bool {
         let Ok(own) = self.file.metadata() else {
             return false;
         };
@@ -125,7 +146,7 @@ impl SourceDisk {
     }
 
     /// Whether nobody wrote to it meanwhile, where that can be told.
-    pub(super) fn judge_unchanged(&self) -> Result<(), SourceError> {
+    pub(crate) fn judge_unchanged(&self) -> Result<(), SourceError> {
         let now = validator(&self.file).map_err(|error| failure(&self.shown, error))?;
         if now == self.validator {
             Ok(())
