@@ -8,10 +8,10 @@ use hyper::Response;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use s3s::access::{S3Access, S3AccessContext};
-use s3s::auth::SimpleAuth;
+use s3s::auth::{S3Auth, SecretKey};
 use s3s::host::{S3Host, SingleDomain, VirtualHost};
 use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{Body, S3Result};
+use s3s::{Body, S3Result, s3_error};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -24,6 +24,20 @@ use crate::{Setup, Twist};
 pub(crate) struct Inner {
     service: S3Service,
     seen: Mutex<Vec<(String, String)>>,
+}
+
+struct Keys((String, String));
+
+#[async_trait::async_trait]
+impl S3Auth for Keys {
+    async fn get_secret_key(&self, id: &str) -> S3Result<SecretKey> {
+        let (access_key, secret_key) = &self.0;
+        if id == access_key {
+            Ok(secret_key.as_str().into())
+        } else {
+            Err(s3_error!(InvalidAccessKeyId))
+        }
+    }
 }
 
 struct Everybody;
@@ -55,8 +69,7 @@ impl S3Host for Host {
 impl Inner {
     pub fn new(setup: &Setup, objects: Arc<Objects>, address: SocketAddr) -> Self {
         let mut builder = S3ServiceBuilder::new(Shared(objects));
-        let (access_key, secret_key) = setup.keys.clone();
-        builder.set_auth(SimpleAuth::from_single(access_key, secret_key));
+        builder.set_auth(Keys(setup.keys.clone()));
         let port = address.port();
         let named = SingleDomain::new(&format!("localhost:{port}")).ok();
         builder.set_host(Host { port, named });

@@ -23,7 +23,8 @@ const HIGHEST: i32 = 10_000;
 async fn received(body: Option<StreamingBlob>, length: Option<i64>) -> S3Result<Vec<u8>> {
     let mut all = Vec::with_capacity(length.unwrap_or(0).clamp(0, 1 << 30) as usize);
     if let Some(mut body) = body {
-        while let Some(piece) = body.try_next().await? {
+        let broken = |error| s3_error!(IncompleteBody, "{error}");
+        while let Some(piece) = body.try_next().await.map_err(broken)? {
             all.extend_from_slice(&piece);
         }
     }
