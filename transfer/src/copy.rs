@@ -117,7 +117,7 @@ fn open(request: CopyRequest, options: &Options) -> Result<Opened, TransferError
     };
     let resume = resume.filter(|checkpoint| checkpoint.is_of(&source, mode));
     let identity = resume.as_ref().map(CopyCheckpoint::target);
-    if source.is_at(&spec) {
+    if source.is_at(&spec.path()) {
         return Err(TargetError::IsSource(spec.path()).into());
     }
     if mode == CopyMode::Differences

@@ -14,7 +14,6 @@ use rustix::io::Errno;
 
 use crate::error::SourceError;
 use crate::local::{self, directory, fill, is_plain_name, is_unaligned, open_regular, set_direct};
-use crate::request::TargetSpec;
 use crate::source::validator;
 
 /// What is read at once is of whole blocks of this size. It suits every
@@ -131,13 +130,13 @@ impl SourceDisk {
 
     /// Whether a target is this very disk. One that cannot be looked at is
     /// judged when it is opened.
-    pub(crate) fn is_at(&self, target: &TargetSpec) -> bool {
+    pub(crate) fn is_at(&self, target: &Path) -> bool {
         let Ok(own) = self.file.metadata() else {
             return false;
         };
-        match std::fs::symlink_metadata(target.path()) {
+        match std::fs::symlink_metadata(target) {
             Ok(other) if own.file_type().is_block_device() => {
-                let other = std::fs::metadata(target.path()).unwrap_or(other);
+                let other = std::fs::metadata(target).unwrap_or(other);
                 other.file_type().is_block_device() && other.rdev() == own.rdev()
             }
             Ok(other) => (other.dev(), other.ino()) == (own.dev(), own.ino()),

@@ -20,6 +20,8 @@ pub(super) const LAYOUT: u32 = 1;
 pub struct ExportCheckpoint {
     pub(super) layout: u32,
     pub(super) format: ExportFormat,
+    /// Whether the digest is taken.
+    pub(super) digest: bool,
     /// The disk's size.
     pub(super) size: u64,
     /// What tells a disk that is a file from another, and from itself when it
@@ -30,6 +32,8 @@ pub struct ExportCheckpoint {
     pub(super) target: String,
     /// What this export marks its object with, to know it again.
     pub(super) token: String,
+    /// When the export began, in seconds since 1970.
+    pub(super) since: u64,
     /// The upload, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) upload: Option<Upload>,
@@ -98,6 +102,23 @@ impl ExportCheckpoint {
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.progress
+    }
+
+    /// Whether this is of the same export as one that just begins.
+    pub(super) fn is_of(&self, new: &Self) -> bool {
+        let same = |of: &Self| {
+            let Self {
+                layout,
+                format,
+                digest,
+                size,
+                source,
+                target,
+                ..
+            } = of.clone();
+            (layout, format, digest, size, source, target)
+        };
+        same(self) == same(new)
     }
 
     /// The upload that may have parts in the store.

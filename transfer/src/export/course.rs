@@ -40,7 +40,7 @@ pub(super) struct Course {
     active: AtomicUsize,
     /// All of the disk before this was put in.
     done: AtomicU64,
-    read: AtomicU64,
+    read: Arc<AtomicU64>,
     halt: CancellationToken,
 }
 
@@ -119,6 +119,7 @@ impl Course {
         image: Image,
         at: u64,
         workers: usize,
+        read: Arc<AtomicU64>,
         halt: CancellationToken,
     ) -> Self {
         Self {
@@ -132,7 +133,7 @@ impl Course {
             image: Mutex::new(Some(image)),
             active: AtomicUsize::new(workers),
             done: AtomicU64::new(at),
-            read: AtomicU64::new(0),
+            read,
             halt,
         }
     }
@@ -140,11 +141,6 @@ impl Course {
     /// All of the disk before this is in parts.
     pub(super) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
-    }
-
-    /// Bytes read from the disk.
-    pub(super) fn read(&self) -> u64 {
-        self.read.load(Ordering::Relaxed)
     }
 
     /// One worker, from its beginning to its end. The last one to end makes

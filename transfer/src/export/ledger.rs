@@ -116,6 +116,7 @@ mod tests {
             layout: None,
             first: None,
             digest: None,
+            read: 0,
         }
     }
 

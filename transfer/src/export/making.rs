@@ -62,7 +62,8 @@ pub(super) struct Making {
     working: JoinSet<Result<(), TransferError>>,
     hashing: Option<JoinHandle<Result<Checksum, TransferError>>>,
     made: mpsc::Receiver<Part>,
-    stored: Arc<AtomicU64>,
+    read: Arc<AtomicU64>,
+    stored: AtomicU64,
     before: Progress,
     halt: CancellationToken,
 }
@@ -105,6 +106,7 @@ impl Job {
             tokio::task::spawn_blocking(move || hashing.run(&halt))
         });
         let at = start.behind.as_ref().map_or(0, |behind| behind.at);
+        let read = Arc::new(AtomicU64::new(start.before.received));
         let slots = at_once(
             self.sizes.next(1, self.source.size()),
             self.keeps_first(),
@@ -116,6 +118,7 @@ impl Job {
             only_first,
             size: self.source.size(),
             interval: self.options.checkpoint_interval,
+            read: Arc::clone(&read),
             slots: Arc::new(Semaphore::new(slots)),
             made: sender,
             runtime: Handle::current(),
@@ -134,6 +137,7 @@ impl Job {
             image,
             at,
             workers,
+            Arc::clone(&read),
             halt.clone(),
         ));
         let mut working = JoinSet::new();
@@ -147,7 +151,8 @@ impl Job {
             working,
             hashing,
             made,
-            stored: Arc::default(),
+            read,
+            stored: AtomicU64::new(0),
             before: start.before,
             halt,
         }
@@ -160,7 +165,7 @@ impl Making {
         Progress {
             total: self.job.source.size(),
             done: self.course.done(),
-            received: self.before.received + self.course.read(),
+            received: self.read.load(Ordering::Relaxed),
             written: self.before.written + self.stored.load(Ordering::Relaxed),
         }
     }

@@ -1,6 +1,7 @@
 //! Cutting what is made into the parts that are sent.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hypercloud_disk::layout::{CLUSTER, Layout, Output};
 use sha2::{Digest as _, Sha256};
@@ -29,7 +30,7 @@ pub(super) struct Part {
     /// Whether there is no other.
     pub(super) is_all: bool,
     /// Given back when the part is let go.
-    _slot: Option<OwnedSemaphorePermit>,
+    pub(super) slot: Option<OwnedSemaphorePermit>,
 }
 
 /// A place that an export can be resumed at.
@@ -39,6 +40,8 @@ pub(super) struct Mark {
     pub(super) layout: Option<Layout>,
     pub(super) first: Option<First>,
     pub(super) digest: Option<oneshot::Receiver<DigestMark>>,
+    /// Bytes read from the disk by then.
+    pub(super) read: u64,
 }
 
 /// How parts are made, and where they go.
@@ -52,6 +55,8 @@ pub(super) struct Way {
     pub(super) size: u64,
     /// Bytes between two marks, at least.
     pub(super) interval: u64,
+    /// Bytes read from the disk, counted by who reads.
+    pub(super) read: Arc<AtomicU64>,
     pub(super) slots: Arc<Semaphore>,
     pub(super) made: mpsc::Sender<Part>,
     pub(super) runtime: Handle,
@@ -217,6 +222,7 @@ impl Parts {
             layout: layout.cloned(),
             first: self.kept.clone(),
             digest,
+            read: self.way.read.load(Ordering::Relaxed),
         })
     }
 
@@ -241,7 +247,7 @@ impl Parts {
             bytes,
             mark,
             is_all,
-            _slot: Some(slot),
+            slot: Some(slot),
         };
         let sent = self.way.made.blocking_send(part);
         sent.map_err(|_| TransferError::Cancelled)

@@ -73,7 +73,7 @@ impl Signer {
     }
 
     /// An address that lets whoever has it read the object for so long.
-    pub(super) async fn sign_for(&self, valid: Duration) -> Result<Url, SourceError> {
+    pub(crate) async fn sign_for(&self, valid: Duration) -> Result<Url, SourceError> {
         let expiry = PresigningConfig::expires_in(valid)
             .map_err(|error| SourceError::Client(error.into()))?;
         let signed = self

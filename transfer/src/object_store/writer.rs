@@ -25,7 +25,6 @@ use super::{ObjectStoreError, address, credentials};
 use crate::error::SourceError;
 use crate::options::Options;
 use crate::request::{ObjectStoreCredentials, StoredObject};
-use crate::secret::Secret;
 use crate::source::address::Refused;
 use crate::source::retry::Retry;
 use crate::source::{Sign, cause};
@@ -123,9 +122,9 @@ impl Writer {
         Ok(url.into())
     }
 
-    /// An address that lets anybody read the object for a while.
-    pub(crate) async fn presign(&self, valid: Duration) -> Tried<Secret> {
-        Ok(Secret::new(self.signer.sign_for(valid).await?))
+    /// That an object is there which is not to be replaced.
+    pub(crate) fn exists(&self) -> SourceError {
+        ObjectStoreError::ObjectExists(self.asked().location()).into()
     }
 
     fn explain<E>(&self, error: SdkError<E, HttpResponse>) -> SourceError
