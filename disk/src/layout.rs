@@ -198,7 +198,11 @@ impl Layout {
         self.close_table(out)?;
         self.release(out)?;
         let l1_at = self.end;
-        let l1: Vec<u8> = self.l1.iter().flat_map(|entry| entry.to_be_bytes()).collect();
+        let l1: Vec<u8> = self
+            .l1
+            .iter()
+            .flat_map(|entry| entry.to_be_bytes())
+            .collect();
         for bytes in l1.chunks(CLUSTER) {
             let at = self.end;
             self.append(bytes, out)?;

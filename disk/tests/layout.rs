@@ -132,7 +132,10 @@ fn judge(image: &[u8], size: u64, steps: &[Step]) {
     let mut wanted: BTreeMap<u64, Option<usize>> = clusters(steps).into_iter().collect();
     for entry in 0..size.div_ceil(C * 8192) {
         let Some(l2) = l1.table(entry) else { continue };
-        assert_eq!(number(image, header.l1_place().start + entry * 8), l2 | 1 << 63);
+        assert_eq!(
+            number(image, header.l1_place().start + entry * 8),
+            l2 | 1 << 63
+        );
         count(l2, l2 + C);
         for index in 0..8192 {
             let entry_bits = number(image, l2 + index * 8);
@@ -174,7 +177,11 @@ fn judge(image: &[u8], size: u64, steps: &[Step]) {
                 u64::from(u16::from_be_bytes(image[at..at + 2].try_into().unwrap()))
             }
         };
-        assert_eq!(counted, used.get(&cluster).copied().unwrap_or(0), "{cluster}");
+        assert_eq!(
+            counted,
+            used.get(&cluster).copied().unwrap_or(0),
+            "{cluster}"
+        );
     }
 }
 
@@ -265,7 +272,10 @@ fn little_is_lost_between_packed_and_plain_clusters() {
         .collect();
     let image = write(4000 * C, Compression::Deflate, &steps, &[128]);
     judge(&image.bytes, 4000 * C, &steps);
-    let data: usize = steps.iter().map(|(_, length)| length.unwrap_or(CLUSTER)).sum();
+    let data: usize = steps
+        .iter()
+        .map(|(_, length)| length.unwrap_or(CLUSTER))
+        .sum();
     let lost = image.bytes.len() - data;
     assert!(lost * 50 < data, "{lost} of {data}");
 }
@@ -324,7 +334,12 @@ fn every_block_counts_its_own_range() {
         let header = layout.finish(&mut out).unwrap();
         let entries = |at: u64| -> Vec<u64> {
             let bytes = &out.tables[&at];
-            bytes.as_chunks().0.iter().map(|entry| u64::from_be_bytes(*entry)).collect()
+            bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|entry| u64::from_be_bytes(*entry))
+                .collect()
         };
         let mut used = vec![0u64; (out.end / C) as usize];
         used[0] += 1;
@@ -359,6 +374,9 @@ fn every_block_counts_its_own_range() {
             .collect();
         assert!(counted.len() >= used.len(), "{clusters}");
         assert!(counted[..used.len()] == used[..], "{clusters}");
-        assert!(counted[used.len()..].iter().all(|count| *count == 0), "{clusters}");
+        assert!(
+            counted[used.len()..].iter().all(|count| *count == 0),
+            "{clusters}"
+        );
     }
 }

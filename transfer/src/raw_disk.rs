@@ -102,9 +102,7 @@ impl SourceDisk {
     pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> Result<u64, SourceError> {
         let has = Extent::between(at, self.size.min(at + into.len() as u64)).length;
         let failed = |error| failure(&format!("{} at offset {at}", self.shown), error);
-        let length = (has as usize)
-            .next_multiple_of(BLOCK)
-            .min(into.len());
+        let length = (has as usize).next_multiple_of(BLOCK).min(into.len());
         let blocks = into.get_mut(..length).unwrap_or_default();
         let filled = match fill(&self.file, at, blocks) {
             // Not aligned as this one wants it: go through the cache.

@@ -38,7 +38,10 @@ impl Default for Refcounts {
 }
 
 fn bytes(counts: &[u16]) -> Vec<u8> {
-    counts.iter().flat_map(|count| count.to_be_bytes()).collect()
+    counts
+        .iter()
+        .flat_map(|count| count.to_be_bytes())
+        .collect()
 }
 
 impl Refcounts {

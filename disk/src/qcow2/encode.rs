@@ -81,7 +81,10 @@ mod tests {
             assert_eq!(encoder.encode(&[], &mut out), None);
             let mut again = vec![0; 65536];
             assert_eq!(encoder.encode(&text, &mut again), Some(length));
-            assert_eq!(Encoder::new(compression).encode(&text, &mut out), Some(length));
+            assert_eq!(
+                Encoder::new(compression).encode(&text, &mut out),
+                Some(length)
+            );
             assert!(out[..length] == again[..length]);
         }
     }

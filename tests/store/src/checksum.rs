@@ -57,7 +57,12 @@ impl Sum {
             ChecksumAlgorithm::CRC64NVME => hasher.crc64nvme = Some(Default::default()),
             ChecksumAlgorithm::SHA1 => hasher.sha1 = Some(Default::default()),
             ChecksumAlgorithm::SHA256 => hasher.sha256 = Some(Default::default()),
-            _ => return Err(s3_error!(InvalidRequest, "no checksum is called {algorithm}")),
+            _ => {
+                return Err(s3_error!(
+                    InvalidRequest,
+                    "no checksum is called {algorithm}"
+                ));
+            }
         }
         hasher.update(bytes);
         Self::said(hasher.finalize()).ok_or(s3_error!(InternalError))

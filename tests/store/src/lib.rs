@@ -193,7 +193,13 @@ impl Store {
 
     /// The bytes of an object of the first bucket.
     pub fn object(&self, key: &str) -> Option<Vec<u8>> {
-        let object = self.objects.all().get(&self.bucket)?.objects.get(key).cloned()?;
+        let object = self
+            .objects
+            .all()
+            .get(&self.bucket)?
+            .objects
+            .get(key)
+            .cloned()?;
         object.bytes().ok()
     }
 

@@ -72,7 +72,10 @@ impl S3 for Shared {
         request: S3Request<ListObjectsV2Input>,
     ) -> Answer<ListObjectsV2Output> {
         let input = request.input;
-        let after = input.continuation_token.as_ref().or(input.start_after.as_ref());
+        let after = input
+            .continuation_token
+            .as_ref()
+            .or(input.start_after.as_ref());
         let found = self.within(&input.bucket, |bucket| {
             let prefix = input.prefix.as_deref().unwrap_or_default();
             let objects = bucket.objects.iter().filter(|(key, _)| {

@@ -83,7 +83,11 @@ impl Inner {
     }
 
     pub fn seen(&self) -> Vec<String> {
-        self.seen.lock().iter().map(|(_, target)| target.clone()).collect()
+        self.seen
+            .lock()
+            .iter()
+            .map(|(_, target)| target.clone())
+            .collect()
     }
 
     pub fn requests(&self) -> Vec<String> {
@@ -118,11 +122,7 @@ impl Inner {
         }
     }
 
-    async fn serve(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin,
-        twist: &Option<Box<Twist>>,
-    ) {
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, twist: &Option<Box<Twist>>) {
         let service = hyper::service::service_fn(|request| self.answer(request, twist));
         let _ = hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(stream), service)
@@ -136,7 +136,10 @@ impl Inner {
     ) -> S3Result<Response<Body>> {
         let (parts, body) = request.into_parts();
         let number = {
-            let host = parts.headers.get("host").and_then(|host| host.to_str().ok());
+            let host = parts
+                .headers
+                .get("host")
+                .and_then(|host| host.to_str().ok());
             let target = format!("{}{}", host.unwrap_or_default(), parts.uri);
             let mut seen = self.seen.lock();
             seen.push((parts.method.to_string(), target));

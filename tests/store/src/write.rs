@@ -67,7 +67,9 @@ impl Objects {
         self.within(&input.bucket, |bucket| {
             let parts = Parts {
                 key: input.key,
-                algorithm: input.checksum_algorithm.map(|name| name.as_str().to_owned()),
+                algorithm: input
+                    .checksum_algorithm
+                    .map(|name| name.as_str().to_owned()),
                 metadata: input.metadata,
                 pieces: BTreeMap::new(),
                 begun: SystemTime::now(),
@@ -151,7 +153,10 @@ impl Parts {
         let etag = crate::checksum::etag(etags.as_bytes())?;
         let sum = match &self.algorithm {
             Some(algorithm) => {
-                let sums: Vec<_> = pieces.iter().filter_map(|piece| piece.sum.as_ref()).collect();
+                let sums: Vec<_> = pieces
+                    .iter()
+                    .filter_map(|piece| piece.sum.as_ref())
+                    .collect();
                 Some(Sum::composite(algorithm, &sums)?)
             }
             None => None,

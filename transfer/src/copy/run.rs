@@ -19,9 +19,9 @@ use super::worker::{Sides, Worker};
 use super::{BLOCK, blocking};
 use crate::error::{Side, SourceError, TransferError};
 use crate::observer::Progress;
-use crate::raw_disk::SourceDisk;
 use crate::options::Options;
 use crate::pipeline::{Ledger, Position, workers};
+use crate::raw_disk::SourceDisk;
 use crate::sink::{Disk, Target};
 
 /// The most workers: enough to keep distant storage busy.

@@ -126,7 +126,8 @@ impl Partial {
             source,
         })?;
         let size = self.file.metadata().map_err(failed)?.len();
-        self.rename(overwrite).map_err(|error| failed(error.into()))?;
+        self.rename(overwrite)
+            .map_err(|error| failed(error.into()))?;
         let complete = &self.is_complete;
         complete.store(true, std::sync::atomic::Ordering::Relaxed);
         let folder = match self.target.parent() {

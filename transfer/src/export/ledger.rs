@@ -80,7 +80,11 @@ impl Ledger {
             next_part,
             parts,
             mark,
-            stored: self.sent.range(..next_part).map(|(_, part)| part.size).sum(),
+            stored: self
+                .sent
+                .range(..next_part)
+                .map(|(_, part)| part.size)
+                .sum(),
         })
     }
 

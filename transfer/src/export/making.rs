@@ -222,7 +222,11 @@ impl Making {
             // Those that end for another's error say that they were told to.
             if result.is_ok() || matches!(result, Err(TransferError::Cancelled)) {
                 let is_asked = cancel.is_cancelled();
-                result = Err(if is_asked { TransferError::Cancelled } else { error });
+                result = Err(if is_asked {
+                    TransferError::Cancelled
+                } else {
+                    error
+                });
             }
             self.halt.cancel();
             storing.abort_all();

@@ -119,7 +119,9 @@ async fn make(
         progress.done = progress.total;
         progress.written += all.as_ref().map_or(0, |part| part.bytes.len() as u64);
         job.verify().await?;
-        let size = all.as_ref().map_or_else(|| upload.size(), |part| part.bytes.len() as u64);
+        let size = all
+            .as_ref()
+            .map_or_else(|| upload.size(), |part| part.bytes.len() as u64);
         let completing = upload.complete(all, digest.clone(), progress, !overwrite);
         let found = or_cancelled(cancel, completing).await?;
         let whole = Whole {
@@ -154,7 +156,10 @@ impl Job {
 /// that is final, and where the store itself does not take them.
 async fn give_up(writer: &Writer, upload: Option<&str>, error: &TransferError) {
     let is_cancelled = matches!(error, TransferError::Cancelled);
-    let is_useless = matches!(error.reason(), "PartRefused" | "NoSuchUpload" | "SourceChanged");
+    let is_useless = matches!(
+        error.reason(),
+        "PartRefused" | "NoSuchUpload" | "SourceChanged"
+    );
     if is_cancelled || (error.is_retryable() && !is_useless) {
         return;
     }

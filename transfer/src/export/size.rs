@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn parts_are_short_as_long_as_they_can_be() {
-        let part = |format, size, allocated| Sizes::new(format, size, allocated).next(1, size) / MIB;
+        let part =
+            |format, size, allocated| Sizes::new(format, size, allocated).next(1, size) / MIB;
         assert_eq!(part(ZLIB, 10 * GIB, 10 * GIB), 8);
         assert_eq!(part(ZLIB, 60 * GIB, 60 * GIB), 8);
         assert_eq!(part(ZLIB, 2048 * GIB, 50 * GIB), 8);

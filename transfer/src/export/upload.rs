@@ -125,7 +125,11 @@ impl Upload {
 
     /// Its id, where one was begun.
     pub(super) async fn id(&self) -> Option<String> {
-        self.begun.lock().await.as_ref().map(|begun| begun.id.clone())
+        self.begun
+            .lock()
+            .await
+            .as_ref()
+            .map(|begun| begun.id.clone())
     }
 
     /// The object's size, when all parts are stored.
@@ -231,7 +235,10 @@ impl Upload {
         };
         self.save_whole(whole, progress).await?;
         judge_free(&self.writer, &token, only_new).await?;
-        let put = self.writer.put(Bytes::from(all.bytes), &token, only_new).await;
+        let put = self
+            .writer
+            .put(Bytes::from(all.bytes), &token, only_new)
+            .await;
         own(&self.writer, &token, put).await
     }
 }

@@ -85,7 +85,9 @@ impl Worker {
         extent: Extent,
         mut buffer: Buffer,
     ) -> Result<Piece, SourceError> {
-        let whole = (extent.length as usize).next_multiple_of(CLUSTER).min(PIECE);
+        let whole = (extent.length as usize)
+            .next_multiple_of(CLUSTER)
+            .min(PIECE);
         let (raw, packed) = buffer.split_at_mut_checked(PIECE).unwrap_or_default();
         let raw = raw.get_mut(..whole).unwrap_or_default();
         let length = source.read(extent.start, raw)?;

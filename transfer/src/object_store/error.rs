@@ -118,7 +118,9 @@ pub enum ObjectStoreError {
     #[error("{0} is archived: restore it first")]
     Archived(String),
     /// An object is there, and is not to be replaced.
-    #[error("{0} exists already: choose another key, delete it, or say that it is to be overwritten")]
+    #[error(
+        "{0} exists already: choose another key, delete it, or say that it is to be overwritten"
+    )]
     ObjectExists(String),
     /// An upload is not there, or no longer.
     #[error(
@@ -126,7 +128,9 @@ pub enum ObjectStoreError {
     )]
     NoSuchUpload(String),
     /// A part is not what was sent.
-    #[error("the store does not have all parts of {location} as they were sent ({message}): they have to be sent again")]
+    #[error(
+        "the store does not have all parts of {location} as they were sent ({message}): they have to be sent again"
+    )]
     PartRefused {
         /// The object.
         location: String,
@@ -139,7 +143,9 @@ pub enum ObjectStoreError {
     )]
     TooManyParts,
     /// More than the store has in one object.
-    #[error("{0} would be larger than the store takes: export the disk compressed, or to another store")]
+    #[error(
+        "{0} would be larger than the store takes: export the disk compressed, or to another store"
+    )]
     ObjectTooLarge(String),
     /// No room.
     #[error("{0} has no room for the object: make room, or raise the quota")]
@@ -264,9 +270,7 @@ impl ObjectStoreError {
             | Self::SlowDown(_) => true,
             Self::Answered { code, .. } if PASSING.contains(&code.as_str()) => true,
             // A success that is none is a defect of the moment.
-            Self::Answered { status, .. } => {
-                (*status >= 500 && *status != 501) || *status == 200
-            }
+            Self::Answered { status, .. } => (*status >= 500 && *status != 501) || *status == 200,
             _ => false,
         }
     }

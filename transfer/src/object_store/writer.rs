@@ -279,7 +279,9 @@ impl Writer {
                     .send()
             })
             .await?;
-        let etag = sent.e_tag().ok_or_else(|| self.senseless("a part without an ETag"))?;
+        let etag = sent
+            .e_tag()
+            .ok_or_else(|| self.senseless("a part without an ETag"))?;
         Ok(Sent {
             number,
             size: bytes.len() as u64,
@@ -344,7 +346,9 @@ impl Writer {
                     .build()
             })
             .collect();
-        let list = CompletedMultipartUpload::builder().set_parts(Some(list)).build();
+        let list = CompletedMultipartUpload::builder()
+            .set_parts(Some(list))
+            .build();
         let done = match self.complete_once(upload, &list, only_new).await {
             Err(error) if only_new && is_unknown(&error) => {
                 self.complete_once(upload, &list, false).await?
@@ -407,7 +411,11 @@ impl Writer {
             // A part that was on its way may have come after that.
             match self.parts(upload).await {
                 Ok(None) => return Ok(()),
-                Ok(Some(_)) => retry.pause(self.senseless("an upload that was aborted"), None).await?,
+                Ok(Some(_)) => {
+                    retry
+                        .pause(self.senseless("an upload that was aborted"), None)
+                        .await?
+                }
                 // It was aborted; who may do that may not always look.
                 Err(_) => return Ok(()),
             }
@@ -431,7 +439,9 @@ impl Writer {
         for upload in listed.uploads() {
             let begun = upload.initiated().map(|time| SystemTime::try_from(*time));
             let is_late = matches!(begun, Some(Ok(begun)) if begun >= since);
-            let Some(id) = upload.upload_id() else { continue };
+            let Some(id) = upload.upload_id() else {
+                continue;
+            };
             if is_late
                 && upload.key() == Some(key.as_str())
                 && self.parts(id).await?.is_some_and(|parts| parts.is_empty())
@@ -469,7 +479,9 @@ fn is_gone(error: &SourceError) -> bool {
 }
 
 fn status<E>(error: &SdkError<E, HttpResponse>) -> Option<u16> {
-    error.raw_response().map(|response| response.status().as_u16())
+    error
+        .raw_response()
+        .map(|response| response.status().as_u16())
 }
 
 /// What an error of the SDK means.
