@@ -478,10 +478,11 @@ fn is_gone(error: &SourceError) -> bool {
     )
 }
 
-fn status<E>(error: &SdkError<E, HttpResponse>) -> Option<u16> {
-    error
-        .raw_response()
-        .map(|response| response.status().as_u16())
+fn is_refused(error: &SourceError) -> bool {
+    matches!(
+        error,
+        SourceError::ObjectStore(ObjectStoreError::PartRefused { .. })
+    )
 }
 
 /// What an error of the SDK means.

@@ -136,18 +136,39 @@ async fn who_is_not_let_in_is_told_why() {
     let wrong_secret = keys(KEYS.0, "another-secret");
     let unknown = keys("NOBODY", "another-secret");
     for (named, overwrite, expected) in [
-        (with(&|o| o.store.credentials = wrong_secret.clone()), true, "SignatureDoesNotMatch"),
-        (with(&|o| o.store.credentials = unknown.clone()), true, "UnknownAccessKey"),
+        (
+            with(&|o| o.store.credentials = wrong_secret.clone()),
+            true,
+            "SignatureDoesNotMatch",
+        ),
+        (
+            with(&|o| o.store.credentials = unknown.clone()),
+            true,
+            "UnknownAccessKey",
+        ),
         (with(&|o| o.bucket = "others".into()), false, "NoSuchBucket"),
-        (with(&|o| o.bucket = "a/b".into()), false, "InvalidBucketName"),
+        (
+            with(&|o| o.bucket = "a/b".into()),
+            false,
+            "InvalidBucketName",
+        ),
         (with(&|o| o.key = "a/../b".into()), false, "InvalidKey"),
         (
             with(&|o| o.store.credentials = ObjectStoreCredentials::Anonymous),
             true,
             "CredentialsRequired",
         ),
-        // A HEAD has no body that says more.
-        (with(&|o| o.store.credentials = unknown.clone()), false, "AccessDenied"),
+        // A HEAD has no words, so they are asked for.
+        (
+            with(&|o| o.store.credentials = unknown.clone()),
+            false,
+            "UnknownAccessKey",
+        ),
+        (
+            with(&|o| o.store.credentials = wrong_secret.clone()),
+            false,
+            "SignatureDoesNotMatch",
+        ),
     ] {
         let mut asked = request(&disk, ExportTarget::Object(named), ZLIB);
         asked.overwrite = overwrite;
@@ -165,7 +186,9 @@ async fn who_is_not_let_in_is_told_why() {
     };
     let asked = request(&disk, to(&store, "disk"), ZLIB);
     let cancel = CancellationToken::new();
-    let error = export(asked, &strict, Arc::new(()), cancel).await.unwrap_err();
+    let error = export(asked, &strict, Arc::new(()), cancel)
+        .await
+        .unwrap_err();
     assert_eq!(error.reason(), "AddressRefused", "{}", error.message());
     let closed = with(&|o| o.store.endpoint = Some("http://127.0.0.1:9".parse().unwrap()));
     let few = Options {

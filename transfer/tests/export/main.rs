@@ -143,6 +143,11 @@ async fn store() -> Store {
     Store::start(Setup::default()).await.unwrap()
 }
 
+/// An ETag without the quotes that the protocol writes it in.
+fn unquoted(etag: Option<String>) -> Option<String> {
+    etag.map(|etag| etag.trim_matches('"').to_owned())
+}
+
 async fn exported(request: ExportRequest) -> Result<Exported, TransferError> {
     export(request, &options(), Arc::new(()), CancellationToken::new()).await
 }
@@ -162,7 +167,9 @@ fn judge(disk: &Path, image: &Path, format: ExportFormat) {
         ExportFormat::Qcow2(_) => "qcow2",
     };
     if format != ExportFormat::Raw {
-        let words = run(Command::new("qemu-img").args(["check", "-f", name]).arg(image));
+        let words = run(Command::new("qemu-img")
+            .args(["check", "-f", name])
+            .arg(image));
         assert!(words.starts_with("No errors were found"), "{words}");
         assert!(!words.contains("Leaked"), "{words}");
     }
