@@ -144,34 +144,60 @@ impl Writer {
         loop {
             match ask().await {
                 Ok(answer) => return Ok(answer),
-                Err(error) => retry.pause(self.explain(error), None).await?,
+                Err(error) => {
+                    let error = self.explain(error);
+                    // The whole upload may be tried again, and not this.
+                    if is_gone(&error) || is_refused(&error) {
+                        return Err(error);
+                    }
+                    retry.pause(error, None).await?;
+                }
             }
         }
     }
 
     /// The object that is there, if one is.
     pub(crate) async fn find(&self) -> Tried<Option<Found>> {
-        let mut retry = Retry::new(&self.options);
-        loop {
-            let asked = self
-                .client
-                .head_object()
-                .bucket(&self.asked().bucket)
-                .key(&self.asked().key)
-                .send();
-            match asked.await {
-                Ok(found) => {
-                    let mark = found.metadata().and_then(|metadata| metadata.get(MARK));
-                    return Ok(Some(Found {
-                        etag: found.e_tag().map(str::to_owned),
-                        checksum: named(found.checksum_crc32_c()),
-                        size: found.content_length().and_then(|size| size.try_into().ok()),
-                        mark: mark.cloned(),
-                    }));
-                }
-                Err(error) if status(&error) == Some(404) => return Ok(None),
-                Err(error) => retry.pause(self.explain(error), None).await?,
+        let found = self
+            .tries(|| {
+                self.client
+                    .head_object()
+                    .bucket(&self.asked().bucket)
+                    .key(&self.asked().key)
+                    .send()
+            })
+            .await;
+        match found {
+            Ok(found) => {
+                let mark = found.metadata().and_then(|metadata| metadata.get(MARK));
+                Ok(Some(Found {
+                    etag: found.e_tag().map(str::to_owned),
+                    checksum: named(found.checksum_crc32_c()),
+                    size: found.content_length().and_then(|size| size.try_into().ok()),
+                    mark: mark.cloned(),
+                }))
             }
+            Err(SourceError::NotFound(_)) => Ok(None),
+            Err(error) => Err(self.in_words(error).await),
+        }
+    }
+
+    /// What a refusal means that came without a word, as those of a HEAD do:
+    /// another request for the same object has them.
+    async fn in_words(&self, error: SourceError) -> SourceError {
+        let asked = self
+            .client
+            .get_object()
+            .bucket(&self.asked().bucket)
+            .key(&self.asked().key)
+            .range("bytes=0-0")
+            .send();
+        match asked.await {
+            Err(refusal) => match self.explain(refusal) {
+                SourceError::ObjectStore(words) => words.into(),
+                _ => error,
+            },
+            Ok(_) => error,
         }
     }
 
