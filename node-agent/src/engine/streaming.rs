@@ -4,6 +4,8 @@
 //! byte, a file system as `disk.img` for the user that virtual machines run
 //! as. Its types stop here.
 
+mod object;
+
 use std::cmp::Reverse;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,9 +16,9 @@ use async_trait::async_trait;
 use hypercloud_transfer as transfer;
 use tokio_util::sync::CancellationToken;
 
-use super::{CopyOrder, Engine, ImportOrder, Imported, Observer};
+use super::{CopyOrder, Engine, ExportOrder, Exported, ImportOrder, Imported, Observer};
 use crate::job::state::{Checkpoint, Failure, Progress};
-use crate::source::{Access, Facts, Format, Source};
+use crate::source::{Access, Facts, Format, ObjectLocation, Secret, Source};
 use crate::volume::Volume;
 
 /// The one name under which a virtual machine finds its disk.
@@ -133,6 +135,33 @@ impl Engine for StreamingEngine {
         })?;
         Ok(progress_of(done.progress))
     }
+
+    async fn export(
+        &self,
+        order: ExportOrder,
+        observer: Arc<dyn Observer>,
+        stop: CancellationToken,
+    ) -> Result<Exported, Failure> {
+        object::export(order, &self.options, observer, stop).await
+    }
+
+    async fn discard_upload(
+        &self,
+        object: &ObjectLocation,
+        access: &Access,
+        upload: &str,
+    ) -> Result<(), Failure> {
+        object::discard_upload(object, access, upload, &self.options).await
+    }
+
+    async fn presign(
+        &self,
+        object: &ObjectLocation,
+        access: &Access,
+        valid: Duration,
+    ) -> Result<Secret, Failure> {
+        object::presign(object, access, valid, &self.options).await
+    }
 }
 
 /// Removes the disk that an earlier job left whole, but whose end nobody
@@ -198,32 +227,26 @@ fn copy_source(volume: &Volume) -> transfer::RawDisk {
 }
 
 fn source_spec(source: Source, access: Access) -> transfer::SourceSpec {
-    let Access {
-        basic,
-        headers,
-        signing,
-        authorities,
-    } = access;
     match source {
-        Source::Http(url) => transfer::SourceSpec::Http(transfer::HttpSource {
-            url: url.into(),
-            access: transfer::HttpAccess {
+        Source::Http(url) => {
+            let Access {
                 basic,
                 headers,
                 authorities,
-            },
-        }),
-        Source::ObjectStore(object) => transfer::SourceSpec::ObjectStore(transfer::StoredObject {
-            bucket: object.bucket,
-            key: object.key,
-            store: transfer::ObjectStore {
-                endpoint: object.endpoint.map(Into::into),
-                region: object.region,
-                path_style: object.path_style,
-                credentials: signing,
-                authorities,
-            },
-        }),
+                ..
+            } = access;
+            transfer::SourceSpec::Http(transfer::HttpSource {
+                url: url.into(),
+                access: transfer::HttpAccess {
+                    basic,
+                    headers,
+                    authorities,
+                },
+            })
+        }
+        Source::ObjectStore(object) => {
+            transfer::SourceSpec::ObjectStore(object::stored(object, access))
+        }
     }
 }
 
