@@ -117,7 +117,7 @@ impl Engine for StreamingEngine {
             clear(target.opening_path().join(DISK_NAME)).await;
         }
         let request = transfer::CopyRequest {
-            source: copy_source(&source),
+            source: raw_disk(&source),
             target: target_spec(&target),
             mode,
             resume: resume.and_then(checkpoint_of),
@@ -215,7 +215,7 @@ impl transfer::CopyObserver for Listener {
     }
 }
 
-fn copy_source(volume: &Volume) -> transfer::RawDisk {
+fn raw_disk(volume: &Volume) -> transfer::RawDisk {
     let path = volume.opening_path();
     match volume {
         Volume::BlockDevice(_) => transfer::RawDisk::BlockDevice(path),

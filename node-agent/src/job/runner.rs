@@ -225,8 +225,8 @@ impl Jobs {
         let status = Status::new(&record.id, &record.state);
         self.board().put(status.clone());
         let (entry, ended) = self.enter(&record);
-        let (source, target) = (record.spec.from_where(), record.spec.to_where());
-        tracing::info!(job = %record.id, source, target, "job accepted");
+        let (source, destination) = (record.spec.from_where(), record.spec.to_where());
+        tracing::info!(job = %record.id, source, destination, "job accepted");
         let (sender, receiver) = oneshot::channel();
         // The receiver is right here.
         let _ = sender.send(access);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hypercloud_transfer as transfer;
 use tokio_util::sync::CancellationToken;
 
-use super::{Listener, checkpoint_of, copy_source, failure_of, named, progress_of};
+use super::{Listener, checkpoint_of, raw_disk, failure_of, named, progress_of};
 use crate::engine::{ExportOrder, Exported, Observer};
 use crate::job::state::{Checkpoint, ExportedObject, Failure};
 use crate::source::{Access, ObjectLocation, Secret};
@@ -29,7 +29,7 @@ pub(super) async fn export(
         resume,
     } = order;
     let request = transfer::ExportRequest {
-        source: copy_source(&volume),
+        source: raw_disk(&volume),
         target: transfer::ExportTarget::Object(stored(object, access)),
         format,
         overwrite,

@@ -1,35 +1,44 @@
-//! Why a rollback was not seen to its good end.
+//! Why work of the cluster was not seen to its good end.
 
 use std::error::Error as _;
 use std::time::Duration;
 
 use kube::Error as KubeError;
 
+use super::Work;
 use super::course::Said;
+use super::follow::Whose;
 
-/// Why a rollback was not seen to its good end.
+/// Why work was not seen to its good end.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// Nothing says how the cluster is reached.
     #[error(
         "the cluster cannot be reached with this kubeconfig: {0}; see --kubeconfig and --context"
     )]
     Cluster(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The API server does not take the rollback.
-    #[error("the cluster does not take the rollback: {message}")]
+    /// The API server does not take the resource.
+    #[error("the cluster does not take the {}: {message}", work.word)]
     NotTaken {
+        /// What was asked for.
+        work: &'static Work,
         /// The server's words.
         message: String,
     },
-    /// The API server knows no rollbacks.
+    /// The API server knows no such resources.
     #[error(
-        "the cluster has no VirtualMachineVolumeRollback: install HyperCloud Storage there, or name another context"
+        "the cluster has no {}: install HyperCloud Storage there, or name another context", .0.kind
     )]
-    NotInstalled,
+    NotInstalled(&'static Work),
     /// The API server could not be asked.
-    #[error("the cluster could not be asked to make the rollback: {}", words(.0))]
-    NotAsked(#[source] KubeError),
-    /// It cannot be done, and nothing was written.
+    #[error("the cluster could not be asked to make the {}: {}", work.word, words(source))]
+    NotAsked {
+        /// What was asked for.
+        work: &'static Work,
+        /// Why not.
+        source: KubeError,
+    },
+    /// It cannot be done.
     #[error("{}", .0.message)]
     Refused(Said),
     /// It was tried, and failed.
@@ -37,55 +46,53 @@ pub(super) enum Failure {
     Failed(Said),
     /// It is not there any more.
     #[error(
-        "the rollback {name} in namespace {namespace} was deleted before it was done: the disk is as it was, or was put back wholly, if writing had begun"
+        "the {} {} in namespace {} was deleted before it was done: {}",
+        whose.work.word, whose.name, whose.namespace, whose.work.vanished
     )]
     Vanished {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
+        /// What is not there any more.
+        whose: Whose,
     },
     /// It cannot be seen any more.
     #[error(
-        "the rollback cannot be followed any more: {}; {}",
+        "the {} cannot be followed any more: {}; {}",
+        whose.work.word,
         words(source),
-        going_on(namespace, name)
+        going_on(whose)
     )]
     Unseen {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
+        /// What cannot be seen.
+        whose: Whose,
         /// Why not.
         source: KubeError,
     },
     /// It was not done in time.
-    #[error(
-        "the rollback was not done within {timeout:?}; {}",
-        going_on(namespace, name)
-    )]
+    #[error("the {} was not done within {timeout:?}; {}", whose.work.word, going_on(whose))]
     Timeout {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
+        /// What was not done.
+        whose: Whose,
         /// How long was waited.
         timeout: Duration,
     },
     /// The user does not want to wait.
-    #[error("stopped waiting; {}", going_on(namespace, name))]
+    #[error("stopped waiting; {}", going_on(whose))]
     Stopped {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
+        /// For what.
+        whose: Whose,
     },
 }
 
-/// What holds of a rollback that is not waited for.
-fn going_on(namespace: &str, name: &str) -> String {
+/// What holds of work that is not waited for.
+fn going_on(whose: &Whose) -> String {
+    let Whose {
+        work,
+        namespace,
+        name,
+        ..
+    } = whose;
     format!(
-        "it goes on in the cluster: kubectl get --namespace {namespace} virtualmachinevolumerollback {name} --watch"
+        "it goes on in the cluster: kubectl get --namespace {namespace} {} {name} --watch",
+        work.resource
     )
 }
 
@@ -108,30 +115,32 @@ fn words(error: &KubeError) -> String {
 }
 
 impl Failure {
-    /// Why the API server made no rollback.
-    pub(super) fn create(error: KubeError) -> Self {
+    /// Why the API server made no resource.
+    pub(super) fn create(work: &'static Work, error: KubeError) -> Self {
         match error {
             KubeError::Api(status) if status.is_not_found() && !names_object(&status.message) => {
-                Self::NotInstalled
+                Self::NotInstalled(work)
             }
-            // These are no judgement on the rollback.
+            // These are no judgement on what is asked for.
             KubeError::Api(status) if !(400..500).contains(&status.code) || status.code == 429 => {
-                Self::NotAsked(KubeError::Api(status))
+                let source = KubeError::Api(status);
+                Self::NotAsked { work, source }
             }
             KubeError::Api(status) => Self::NotTaken {
+                work,
                 message: status.message.clone(),
             },
-            error => Self::NotAsked(error),
+            source => Self::NotAsked { work, source },
         }
     }
 
     /// The exit code, which is part of the interface.
-    pub(super) fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Stopped { .. } => 1,
             Self::Cluster(_) => 2,
-            Self::NotTaken { .. } | Self::NotInstalled | Self::Refused(_) => 3,
-            Self::NotAsked(_)
+            Self::NotTaken { .. } | Self::NotInstalled(_) | Self::Refused(_) => 3,
+            Self::NotAsked { .. }
             | Self::Failed(_)
             | Self::Vanished { .. }
             | Self::Unseen { .. }
@@ -140,12 +149,12 @@ impl Failure {
     }
 
     /// The failure in one word.
-    pub(super) fn reason(&self) -> &str {
+    pub(crate) fn reason(&self) -> &str {
         match self {
             Self::Cluster(_) => "InvalidKubeconfig",
             Self::NotTaken { .. } => "NotTaken",
-            Self::NotInstalled => "NotInstalled",
-            Self::NotAsked(_) => "ClusterUnreachable",
+            Self::NotInstalled(_) => "NotInstalled",
+            Self::NotAsked { .. } => "ClusterUnreachable",
             Self::Refused(said) | Self::Failed(said) => &said.reason,
             Self::Vanished { .. } => "Vanished",
             Self::Unseen { .. } => "Unseen",

@@ -1,5 +1,5 @@
-//! What is shown of a rollback: a bar on a terminal, else a line for each
-//! change; a JSON object a line for programs.
+//! What is shown of work: a bar on a terminal, else a line for each change; a
+//! JSON object a line for programs.
 //!
 //! Results go to standard output. For people, progress and errors go to
 //! standard error; for programs everything is on standard output, in order.
@@ -9,27 +9,40 @@ use std::io::IsTerminal;
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use super::course::{Done, Step};
+use super::course::Step;
 use super::failure::Failure;
+use super::follow::Followed;
 use crate::arguments::Format;
 use crate::report::print;
 
 /// Percent between two lines that only tell of progress.
 const STRIDE: u8 = 10;
 
-/// Who is told how a rollback goes.
-pub(super) trait Audience {
+/// What a kind of work counts beside the share that is done.
+pub(crate) trait Figures: Clone + Default + PartialEq + Serialize {
+    /// The figures for people, behind the size of the disk.
+    fn shown(&self) -> String;
+}
+
+/// What a kind of work ends with.
+pub(crate) trait Outcome: Serialize {
+    /// The same for people.
+    fn shown(&self) -> String;
+}
+
+/// Who is told how work goes.
+pub(crate) trait Audience<K: Followed> {
     /// It was made.
     fn created(&mut self, namespace: &str, name: &str);
     /// It is under way.
-    fn step(&mut self, step: &Step);
+    fn step(&mut self, step: &Step<K::Figures>);
     /// It is done.
-    fn done(&mut self, done: &Done);
+    fn done(&mut self, done: &K::Done);
 }
 
 /// Whether somebody watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Screen {
+pub(crate) enum Screen {
     /// Standard error is a terminal.
     Terminal,
     /// It is a file or a pipe.
@@ -38,7 +51,7 @@ pub(super) enum Screen {
 
 impl Screen {
     /// This process's.
-    pub(super) fn of_process() -> Self {
+    pub(crate) fn of_process() -> Self {
         if std::io::stderr().is_terminal() {
             Self::Terminal
         } else {
@@ -50,23 +63,26 @@ impl Screen {
 /// One line for programs.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "camelCase")]
-enum Event<'a> {
+enum Event<'a, S, D> {
     Created { namespace: &'a str, name: &'a str },
-    Progress(&'a Step),
-    Done(&'a Done),
+    Progress(&'a S),
+    Done(&'a D),
     Failed { reason: &'a str, message: String },
 }
 
-/// Shows the course of a rollback.
-pub(super) struct Reporter {
+/// What is told of a kind of work.
+type EventOf<'a, K> = Event<'a, Step<<K as Followed>::Figures>, <K as Followed>::Done>;
+
+/// Shows the course of work.
+pub(crate) struct Reporter<K: Followed> {
     format: Format,
     screen: Screen,
     bar: ProgressBar,
-    last: Option<Step>,
+    last: Option<Step<K::Figures>>,
 }
 
-impl Reporter {
-    pub(super) fn new(format: Format, screen: Screen) -> Self {
+impl<K: Followed> Reporter<K> {
+    pub(crate) fn new(format: Format, screen: Screen) -> Self {
         let bar = match (format, screen) {
             (Format::Text, Screen::Terminal) => {
                 ProgressBar::with_draw_target(Some(100), ProgressDrawTarget::stderr())
@@ -85,7 +101,7 @@ impl Reporter {
         }
     }
 
-    fn tell(&self, event: &Event<'_>) {
+    fn tell(&self, event: &EventOf<'_, K>) {
         if self.format == Format::Json
             && let Ok(line) = serde_json::to_string(event)
         {
@@ -100,7 +116,7 @@ impl Reporter {
         }
     }
 
-    pub(super) fn failed(&self, failure: &Failure) {
+    pub(crate) fn failed(&self, failure: &Failure) {
         self.bar.finish_and_clear();
         match self.format {
             Format::Json => self.tell(&Event::Failed {
@@ -112,15 +128,16 @@ impl Reporter {
     }
 }
 
-impl Audience for Reporter {
+impl<K: Followed> Audience<K> for Reporter<K> {
     fn created(&mut self, namespace: &str, name: &str) {
         self.tell(&Event::Created { namespace, name });
         if self.format == Format::Text {
-            print(&format!("rollback {name} created in namespace {namespace}"));
+            let word = K::WORK.word;
+            print(&format!("{word} {name} created in namespace {namespace}"));
         }
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &Step<K::Figures>) {
         if self.last.as_ref() == Some(step) {
             return;
         }
@@ -132,32 +149,27 @@ impl Audience for Reporter {
             self.bar.set_message(step.phase);
             self.bar.set_position(step.percent.unwrap_or(0).into());
             self.bar.set_prefix(match step.bytes_total {
-                Some(total) => format!(
-                    " of {}, {} written",
-                    HumanBytes(total),
-                    HumanBytes(step.bytes_written)
-                ),
+                Some(total) => format!(" of {}, {}", HumanBytes(total), step.figures.shown()),
                 None => String::new(),
             });
         }
         self.last = Some(step.clone());
     }
 
-    fn done(&mut self, done: &Done) {
+    fn done(&mut self, done: &K::Done) {
         self.bar.finish_and_clear();
         self.tell(&Event::Done(done));
         if self.format == Format::Text {
-            let written = HumanBytes(done.bytes_written);
-            print(&format!("rolled back: wrote {written}"));
+            print(&done.shown());
         }
     }
 }
 
 /// The line that a step is worth, if any: what is said and was not said
 /// before, and, where no bar shows it, how far it is.
-fn line_for(last: Option<&Step>, step: &Step, screen: Screen) -> Option<String> {
-    let said = |step: &Step| (step.phase, step.said.clone());
-    let stride = |step: &Step| step.percent.map(|percent| percent / STRIDE);
+fn line_for<F>(last: Option<&Step<F>>, step: &Step<F>, screen: Screen) -> Option<String> {
+    let said = |step: &Step<F>| (step.phase, step.said.clone());
+    let stride = |step: &Step<F>| step.percent.map(|percent| percent / STRIDE);
     let is_news = last.map(said) != Some(said(step));
     let is_further = screen == Screen::Lines && last.and_then(stride) != stride(step);
     // A bar shows the phase by itself.
@@ -183,7 +195,7 @@ mod tests {
     use super::super::course::Said;
     use super::*;
 
-    fn step(phase: &'static str, message: &str, percent: Option<u8>) -> Step {
+    fn step(phase: &'static str, message: &str, percent: Option<u8>) -> Step<()> {
         Step {
             phase,
             said: Said {

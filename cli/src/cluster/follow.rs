@@ -1,30 +1,48 @@
-//! Following a rollback's resource to its end (client required).
+//! Following a resource to its end (client required).
 //!
 //! A watch tells of each change; where it ends or breaks, the resource is read
 //! anew. An API server that is away for a while, as while it is upgraded, ends
 //! nothing.
 
+use std::fmt::Debug;
 use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
-use hypercloud_api::VirtualMachineVolumeRollback;
-use kube::Error as KubeError;
 use kube::api::{Api, WatchEvent, WatchParams};
+use kube::core::NamespaceResourceScope;
+use kube::{Error as KubeError, Resource};
+use serde::de::DeserializeOwned;
 
-use super::course::{Course, Done, course};
+use super::Work;
+use super::course::Course;
 use super::failure::Failure;
-use super::show::Audience;
+use super::show::{Audience, Figures, Outcome};
 
 /// Pauses after errors in a row.
 const PAUSES: [u64; 8] = [1, 1, 2, 4, 8, 16, 30, 30];
 /// Seconds after which a watch is begun anew.
 const WATCH: u32 = 240;
 
+/// A resource that can be followed.
+pub(crate) trait Followed:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned
+{
+    /// What is counted while it is under way.
+    type Figures: Figures;
+    /// What it ends with.
+    type Done: Outcome;
+    /// What it is called.
+    const WORK: &'static Work;
+
+    /// Where it is.
+    fn course(&self) -> Course<Self::Figures, Self::Done>;
+}
+
 /// How a watch ended.
-enum Watched {
-    /// With the rollback.
-    End(Result<Done, Failure>),
+enum Watched<D> {
+    /// With the work.
+    End(Result<D, Failure>),
     /// By itself, having told something.
     Closed,
     /// Without a word.
@@ -33,34 +51,30 @@ enum Watched {
     Broken(KubeError),
 }
 
-/// Follows `rollback`, which was just made, and tells `audience` of each step.
+/// Follows a resource, which was just made, and tells `audience` of each step.
 ///
 /// # Errors
 /// How it ended, where that is not well; or that it cannot be seen any more.
-pub(super) async fn follow(
-    api: &Api<VirtualMachineVolumeRollback>,
-    mut rollback: VirtualMachineVolumeRollback,
-    audience: &mut impl Audience,
-) -> Result<Done, Failure> {
-    let whose = Whose {
-        namespace: rollback.metadata.namespace.clone().unwrap_or_default(),
-        name: rollback.metadata.name.clone().unwrap_or_default(),
-        uid: rollback.metadata.uid.clone(),
-    };
+pub(super) async fn follow<K: Followed>(
+    api: &Api<K>,
+    mut resource: K,
+    whose: &Whose,
+    audience: &mut impl Audience<K>,
+) -> Result<K::Done, Failure> {
     let mut troubles = 0;
     loop {
-        if let Some(end) = tell(&rollback, audience) {
+        if let Some(end) = tell(&resource, audience) {
             return end;
         }
-        match watch(api, &whose, &rollback, audience).await {
+        match watch(api, whose, &resource, audience).await {
             Watched::End(end) => return end,
             Watched::Closed => {}
             Watched::Silent => tokio::time::sleep(Duration::from_secs(1)).await,
             Watched::Broken(error) => whose.pause(error, &mut troubles).await?,
         }
-        rollback = loop {
+        resource = loop {
             match api.get(&whose.name).await {
-                Ok(found) if found.metadata.uid == whose.uid => {
+                Ok(found) if found.meta().uid == whose.uid => {
                     troubles = 0;
                     break found;
                 }
@@ -74,12 +88,12 @@ pub(super) async fn follow(
     }
 }
 
-/// Tells where a rollback is; the end where it is at one.
-fn tell(
-    rollback: &VirtualMachineVolumeRollback,
-    audience: &mut impl Audience,
-) -> Option<Result<Done, Failure>> {
-    match course(rollback) {
+/// Tells where work is; the end where it is at one.
+fn tell<K: Followed>(
+    resource: &K,
+    audience: &mut impl Audience<K>,
+) -> Option<Result<K::Done, Failure>> {
+    match resource.course() {
         Course::UnderWay(step) => {
             audience.step(&step);
             None
@@ -90,17 +104,17 @@ fn tell(
     }
 }
 
-/// Watches the rollback from where it was seen on.
-async fn watch(
-    api: &Api<VirtualMachineVolumeRollback>,
+/// Watches the resource from where it was seen on.
+async fn watch<K: Followed>(
+    api: &Api<K>,
     whose: &Whose,
-    seen: &VirtualMachineVolumeRollback,
-    audience: &mut impl Audience,
-) -> Watched {
+    seen: &K,
+    audience: &mut impl Audience<K>,
+) -> Watched<K::Done> {
     let parameters = WatchParams::default()
         .fields(&format!("metadata.name={}", whose.name))
         .timeout(WATCH);
-    let version = seen.metadata.resource_version.as_deref().unwrap_or("0");
+    let version = seen.meta().resource_version.as_deref().unwrap_or("0");
     let events = match api.watch(&parameters, version).await {
         Ok(events) => events,
         Err(error) => return Watched::Broken(error),
@@ -108,37 +122,48 @@ async fn watch(
     let mut events = pin!(events);
     let mut end = Watched::Silent;
     while let Some(event) = events.next().await {
-        let rollback = match event {
-            Ok(WatchEvent::Added(rollback) | WatchEvent::Modified(rollback)) => rollback,
+        let resource = match event {
+            Ok(WatchEvent::Added(resource) | WatchEvent::Modified(resource)) => resource,
             Ok(WatchEvent::Deleted(_)) => return Watched::End(Err(whose.vanished())),
             Ok(WatchEvent::Bookmark(_)) => continue,
             // Such as a version that is too old: it is read anew.
             Ok(WatchEvent::Error(_)) => return end,
             Err(error) => return Watched::Broken(error),
         };
-        if rollback.metadata.uid != whose.uid {
+        if resource.meta().uid != whose.uid {
             return Watched::End(Err(whose.vanished()));
         }
         end = Watched::Closed;
-        if let Some(end) = tell(&rollback, audience) {
+        if let Some(end) = tell(&resource, audience) {
             return Watched::End(end);
         }
     }
     end
 }
 
-/// Which rollback is followed.
-struct Whose {
-    namespace: String,
-    name: String,
+/// Which work is followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Whose {
+    pub(super) work: &'static Work,
+    pub(super) namespace: String,
+    pub(super) name: String,
     uid: Option<String>,
 }
 
 impl Whose {
+    pub(super) fn of<K: Followed>(resource: &K) -> Self {
+        let meta = resource.meta();
+        Self {
+            work: K::WORK,
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone(),
+        }
+    }
+
     fn vanished(&self) -> Failure {
         Failure::Vanished {
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
+            whose: self.clone(),
         }
     }
 
@@ -151,8 +176,7 @@ impl Whose {
         let pause = PAUSES.get(*troubles).filter(|_| !refused);
         let Some(seconds) = pause else {
             return Err(Failure::Unseen {
-                namespace: self.namespace.clone(),
-                name: self.name.clone(),
+                whose: self.clone(),
                 source: error,
             });
         };

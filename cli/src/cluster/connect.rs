@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use hypercloud_api::VirtualMachineVolumeRollback;
 use kube::api::Api;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use super::failure::Failure;
+use super::follow::Followed;
 
 /// Which cluster, and where in it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cluster")]
-pub(super) struct ClusterArguments {
+pub(crate) struct ClusterArguments {
     /// Namespace of the disk; the context's where none is given
     #[arg(short, long)]
     namespace: Option<String>,
@@ -26,11 +26,11 @@ pub(super) struct ClusterArguments {
 }
 
 impl ClusterArguments {
-    /// The rollbacks of the namespace that is meant.
+    /// The resources of a kind in the namespace that is meant.
     ///
     /// # Errors
     /// [`Failure::Cluster`] where nothing says how the cluster is reached.
-    pub(super) async fn connect(self) -> Result<Api<VirtualMachineVolumeRollback>, Failure> {
+    pub(crate) async fn connect<K: Followed>(self) -> Result<Api<K>, Failure> {
         let namespace = self.namespace.clone();
         let config = self.config().await?;
         let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
