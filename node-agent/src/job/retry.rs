@@ -11,14 +11,17 @@ use std::time::Duration;
 
 use super::state::{Failure, Phase, State};
 
-/// Reasons that speak of a source that is away, not of one that is wrong.
+/// Reasons that speak of a source or a store that is away, not of one that is
+/// wrong.
 const OUTAGES: &[&str] = &[
     "ConnectFailed",
     "Interrupted",
     "NameNotResolved",
     "ServerError",
+    "SlowDown",
     "Stalled",
     "TooManyRequests",
+    "UploadStalled",
 ];
 /// Pauses before the tries that bring nothing new. Each try has a patience
 /// of its own, of about a minute.

@@ -206,15 +206,21 @@ async fn what_waits_is_discarded_where_it_is_let_in_and_forgotten_all_the_same()
     let place = tempfile::tempdir().unwrap();
     let (spec, access) = guarded();
     let node = Node::start(place.path(), 2);
+    let mut ends = Vec::new();
     for name in ["waits-for-access", "waits-for-its-turn"] {
         let start = node.jobs.start(id(name), spec.clone(), access.clone());
         start.await.unwrap();
         let exporting = node.next_export().await;
         keep(&exporting.observer, name, 1).await;
-        drop(exporting.observer);
-        std::mem::forget(exporting.end);
+        ends.push((exporting.stop, exporting.end));
     }
-    // As when the process is killed: nothing is told to stop.
+    let jobs = node.jobs.clone();
+    let stop = tokio::spawn(async move { jobs.stop().await });
+    for (told, end) in ends {
+        timeout(DEADLINE, told.cancelled()).await.unwrap();
+        end.send(Err(cancelled())).unwrap();
+    }
+    timeout(DEADLINE, stop).await.unwrap().unwrap();
     drop(node);
 
     let node = Node::start(place.path(), 2);
