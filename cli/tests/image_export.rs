@@ -79,7 +79,7 @@ fn judge(raw: &Path, image: &Path, format: &str) {
     if format == "qcow2" {
         qemu_img(&["check", "-f", "qcow2"], &[image]);
     }
-    qemu_img(&["compare", "-s", "-f", "raw", "-F", format], &[raw, image]);
+    qemu_img(&["compare", "-f", "raw", "-F", format], &[raw, image]);
 }
 
 fn judge_object(store: &Store, raw: &Path, format: &str) {
