@@ -12,11 +12,11 @@ use crate::cluster::{
 /// What is counted of an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Moved {
+pub(crate) struct Moved {
     /// Bytes that were read from the volume.
-    pub(super) bytes_read: u64,
+    pub(crate) bytes_read: u64,
     /// Bytes that are stored.
-    pub(super) bytes_stored: u64,
+    pub(crate) bytes_stored: u64,
 }
 
 impl Figures for Moved {
@@ -28,38 +28,38 @@ impl Figures for Moved {
 /// An export that is done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Done {
+pub(crate) struct Done {
     /// The object, as `s3://bucket/key`.
-    pub(super) url: String,
+    pub(crate) url: String,
     /// Its http or https address.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) address: Option<String>,
+    pub(crate) address: Option<String>,
     /// Its size in bytes.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// Its ETag.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) etag: Option<String>,
+    pub(crate) etag: Option<String>,
     /// Its checksum, as the store verified it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) checksum: Option<String>,
+    pub(crate) checksum: Option<String>,
     /// The disk's size in bytes.
-    pub(super) virtual_size: u64,
+    pub(crate) virtual_size: u64,
     /// The digest of the disk's content.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) digest: Option<String>,
+    pub(crate) digest: Option<String>,
     /// Where an address stands by which everybody can fetch the object.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) download: Option<Download>,
+    pub(crate) download: Option<Download>,
 }
 
 /// Where an address stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Download {
+pub(crate) struct Download {
     /// Namespace of the Secret.
-    pub(super) namespace: String,
+    pub(crate) namespace: String,
     /// The Secret, whose key `url` it is.
-    pub(super) secret_name: String,
+    pub(crate) secret_name: String,
 }
 
 impl Outcome for Done {

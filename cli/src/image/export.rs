@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use hypercloud_transfer::{
     CancellationToken, ExportCheckpoint, ExportFormat, ExportObserver, ExportRequest, ExportTarget,
-    Options, Progress, RawDisk, Side, StoredObject, TransferError, discard_upload, export,
+    Options, Progress, RawDisk, Side, StoredObject, discard_upload, export,
 };
 
 use super::{Failure, options, stop};

@@ -12,9 +12,9 @@ use crate::cluster::{
 /// What is counted of a rollback.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Written {
+pub(crate) struct Written {
     /// Bytes that were written.
-    pub(super) bytes_written: u64,
+    pub(crate) bytes_written: u64,
 }
 
 impl Figures for Written {
@@ -26,11 +26,11 @@ impl Figures for Written {
 /// A rollback that is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Done {
+pub(crate) struct Done {
     /// Bytes that were written.
-    pub(super) bytes_written: u64,
+    pub(crate) bytes_written: u64,
     /// For people.
-    pub(super) message: String,
+    pub(crate) message: String,
 }
 
 impl Outcome for Done {

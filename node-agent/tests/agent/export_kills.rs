@@ -17,8 +17,8 @@ use crate::{DEADLINE, is_root};
 const KILLS: usize = 50;
 /// The longest time, in microseconds, between what is waited for and a kill.
 const LONGEST: u64 = 120_000;
-/// Kills after which an export is left alone, so that each comes to its end.
-const KILLS_OF_ONE: usize = 7;
+/// The most kills of one export, after which it comes to its end.
+const KILLS_OF_ONE: u64 = 7;
 
 /// Numbers without a pattern, the same for the same seed.
 struct Random(u64);
@@ -85,7 +85,7 @@ async fn fifty_kills_leave_a_right_object_or_none_and_no_parts() {
         let what = format!("seed {seed}, export {exports}");
         let mut client = agent.client().await;
         client.start_job(asked()).await.unwrap();
-        for _ in 0..KILLS_OF_ONE {
+        for _ in 0..=random.below(KILLS_OF_ONE) {
             let requests = store.seen().len() + random.below(6) as usize;
             let more = random.below(LONGEST);
             until_asked(&store, requests, &mut client, &id, more).await;
