@@ -379,8 +379,7 @@ async fn what_cannot_be_exported_is_told_by_its_reason_and_leaves_nothing() {
     };
     for (reason, object) in [
         ("ObjectExists", object("taken", Some(KEYS.1))),
-        // An answer to HEAD has no words.
-        ("AccessDenied", object(KEY, Some("wrong"))),
+        ("SignatureDoesNotMatch", object(KEY, Some("wrong"))),
         ("CredentialsRequired", object(KEY, None)),
         ("NoSuchBucket", Some(elsewhere)),
     ] {
