@@ -1,16 +1,18 @@
 //! An agent that is killed while it uploads, over and over.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hypercloud_proto::agent::v1 as proto;
 use proto::start_job_request::Spec;
+use rustix::process::{Pid, Signal, kill_process};
 use test_store::{KEYS, Setup, Store};
 use tokio::time::Instant;
 
 use crate::disks::{Volume, disk};
-use crate::export::{Expected, assert_discreet, spec, stored};
+use crate::export::{Expected, JOB, KEY, asked, assert_discreet, spec, stored};
 use crate::kubelet::Kubelet;
-use crate::process::{Agent, Client, end, forget, job};
+use crate::process::{Agent, Client, end, forget, job, pid};
 use crate::{DEADLINE, is_root};
 
 /// How often the agent is killed.
@@ -67,7 +69,7 @@ async fn fifty_kills_leave_a_right_object_or_none_and_no_parts() {
     let mut random = Random(seed);
     let (kubelet, agent) = (Kubelet::new(), Agent::new());
     let store = Store::start(Setup::default()).await.unwrap();
-    let bytes = disk(120);
+    let bytes = disk(80);
     let expected = Expected::new(&bytes);
     let volume = Volume::filesystem(&kubelet, "pvc-1", Some(&bytes));
     let (mut kills, mut exports, mut completed, mut late) = (0, 0, 0, 0);
@@ -148,4 +150,55 @@ async fn fifty_kills_leave_a_right_object_or_none_and_no_parts() {
     assert_discreet(&agent);
     child.kill().await.unwrap();
     volume.let_go();
+}
+
+/// The last moment there is: the store makes the object, and nobody hears of
+/// it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_knows_the_object_that_it_made_and_did_not_hear_of() {
+    if !is_root("an_agent_knows_the_object_that_it_made_and_did_not_hear_of") {
+        return;
+    }
+    // In parts, and in one piece.
+    for mebibytes in [40, 3] {
+        let (kubelet, agent) = (Kubelet::new(), Agent::new());
+        let bytes = disk(mebibytes);
+        let expected = Expected::new(&bytes);
+        let volume = Volume::filesystem(&kubelet, "pvc-1", Some(&bytes));
+        let victim: Arc<Mutex<Option<Pid>>> = Arc::default();
+        let killer = Arc::clone(&victim);
+        let setup = Setup::default().twisted(move |parts, _| {
+            let query = parts.uri.query().unwrap_or_default();
+            let completes = match parts.method.as_str() {
+                "POST" => query.contains("uploadId="),
+                "PUT" => !query.contains("uploadId="),
+                _ => false,
+            };
+            // What the store has got is done all the same.
+            if completes && let Some(victim) = killer.lock().unwrap().take() {
+                kill_process(victim, Signal::KILL).unwrap();
+            }
+            None
+        });
+        let store = Store::start(setup).await.unwrap();
+        let mut child = agent.spawn(kubelet.root());
+        *victim.lock().unwrap() = Some(pid(&child));
+        let asked = || asked(spec(&store, volume.mode()));
+        let mut client = agent.client().await;
+        client.start_job(asked()).await.unwrap();
+        let ended = tokio::time::timeout(DEADLINE, child.wait()).await;
+        assert!(!ended.unwrap().unwrap().success(), "it is killed");
+        let made = store.object(KEY).is_some();
+        eprintln!("{mebibytes} MiB: the object was made: {made}");
+        let _child = agent.spawn(kubelet.root());
+        let mut client = agent.client().await;
+        client.start_job(asked()).await.unwrap();
+        let job = end(&mut client, JOB).await;
+        assert_eq!(job.state(), proto::JobState::Succeeded, "{job:?}");
+        assert_eq!(job.digest, Some(expected.digest()));
+        let object = store.object(KEY).unwrap();
+        assert_eq!(job.object.unwrap().size, object.len() as u64);
+        expected.judge(&object, "qcow2");
+        assert_eq!(store.uploads(), []);
+    }
 }

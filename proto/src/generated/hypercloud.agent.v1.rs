@@ -392,6 +392,7 @@ pub struct PresignObjectRequest {
     pub expires_after_seconds: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
 pub struct PresignObjectResponse {
     #[prost(oneof = "presign_object_response::Result", tags = "1, 2")]
     pub result: ::core::option::Option<presign_object_response::Result>,
@@ -399,6 +400,7 @@ pub struct PresignObjectResponse {
 /// Nested message and enum types in `PresignObjectResponse`.
 pub mod presign_object_response {
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[prost(skip_debug)]
     pub enum Result {
         /// The address. It lets in whoever knows it.
         #[prost(string, tag = "1")]
