@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{Args, Parser, ValueEnum};
 
-use crate::image::access::DefaultStore;
+use crate::access::DefaultStore;
 use crate::image::size::Overhead;
 
 /// Reconciles HyperCloud Storage's custom resources.

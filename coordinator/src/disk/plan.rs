@@ -30,8 +30,8 @@ use super::observation::{ClaimSeen, Observation, Provisioning};
 use super::validate::{Wanted, validate};
 use super::verdict::{Action, NewClaim, Plan, Verdict, failed, waiting};
 use crate::again::{Again, RECHECK, SLOW_RECHECK};
-use crate::copy::retry;
 use crate::image::size::Overhead;
+use crate::work::retry;
 
 /// How often a claim that is being provisioned is looked at: that it is bound
 /// is told by a watch, that its driver does not clone only by Events.

@@ -13,7 +13,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::verdict::Verdict;
 use super::{READY, SIZE_RAISED};
 use crate::agents::{Failure, Job};
-use crate::copy::{retry, status as copy};
+use crate::copy::status as copy;
+use crate::work::retry;
 
 /// The status of `disk` once `verdict` was reached at `now`; `has_claim` says
 /// whether the disk's own claim is there.

@@ -7,7 +7,8 @@ use hypercloud_api::{DiskMethod, DiskPhase, DiskSourceStatus, RetryStatus, Volum
 
 use crate::again::Again;
 use crate::agents::{Failure, Job};
-use crate::copy::{self, retry};
+use crate::copy;
+use crate::work::retry;
 
 /// One thing to do. The executor does it and decides nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,14 +7,15 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Client;
 use kube::api::{Api, PostParams};
 
-use super::access::read::read;
-use super::access::{Resolved, Scope, references, resolve};
 use super::build;
 use super::observation::Observation;
 use super::retry;
-use super::source::WantedSource;
 use super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
+use crate::access::read::read;
+use crate::access::wanted::WantedSource;
+use crate::access::{Resolved, Scope, references, resolve};
 use crate::again::{Again, RECHECK};
+use crate::agents::source::Source;
 use crate::agents::{AgentError, Agents};
 use crate::holder::{HolderTemplate, Problem};
 use crate::shell::error::ExecuteError;
@@ -134,7 +135,7 @@ async fn act(
             if let Some(rejected) = retry::still_rejected(status, secrets) {
                 return Ok(Some(rejected));
             }
-            match hands.agents.probe(node, &reached.source).await {
+            match hands.agents.probe(node, &reached.what).await {
                 Ok(Ok(facts)) => Ok(Some(Verdict::Probed(facts))),
                 Ok(Err(failure)) => Ok(Some(retry::judge_probe(status, &failure, secrets))),
                 Err(AgentError::Late { .. }) => {
@@ -154,7 +155,7 @@ async fn act(
                 Ok(reached) => reached,
                 Err(waits) => return Ok(Some(waits)),
             };
-            match hands.agents.start(node, job, &reached.source).await {
+            match hands.agents.start(node, job, &reached.what).await {
                 Ok(job) => Ok(Some(Verdict::Importing {
                     node: node.clone(),
                     job,
@@ -179,7 +180,7 @@ async fn reach(
     hands: Hands<'_>,
     source: &WantedSource,
     phase: ImagePhase,
-) -> Result<Result<Resolved, Verdict>, ExecuteError> {
+) -> Result<Result<Resolved<Source>, Verdict>, ExecuteError> {
     let objects = read(hands.client, references(source, hands.scope))
         .await
         .map_err(ExecuteError::Access)?;

@@ -23,12 +23,12 @@ use hypercloud_api::conditions::{ConditionStatus, find};
 use hypercloud_api::{ImagePhase, SourceStatus, names};
 use k8s_openapi::jiff::Timestamp;
 
-use super::access::{DefaultStore, Scope};
 use super::observation::{ClaimSeen, Observation, StorageClassSeen};
 use super::retry;
 use super::size::{self, Demand, Overhead};
 use super::validate::{Wanted, validate};
 use super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
+use crate::access::{DefaultStore, Scope};
 use crate::again::{Again, RECHECK, SLOW_RECHECK};
 use crate::agents::{Facts, ImageFormat, Packing};
 use crate::backoff;

@@ -3,7 +3,7 @@
 
 use hypercloud_api::ImagePhase;
 
-use super::source::WantedSource;
+use crate::access::wanted::WantedSource;
 use crate::again::Again;
 use crate::agents::{Facts, ImportJob, Job};
 

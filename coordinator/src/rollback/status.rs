@@ -10,11 +10,12 @@ use hypercloud_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::plan::pods;
 use super::verdict::Verdict;
 use super::{CLOSED, COMPLETE};
 use crate::agents::{Failure, Job};
-use crate::copy::{retry, status as copies};
+use crate::copy::status as copies;
+use crate::volume::users::in_words;
+use crate::work::retry;
 
 /// The status of `rollback` once `verdict` was reached at `now`.
 pub fn next(
@@ -64,7 +65,7 @@ impl Writer<'_> {
                 let message = format!(
                     "the claim {} is in use by {}: stop what uses it, and the rollback begins",
                     self.claim,
-                    pods(names)
+                    in_words(names)
                 );
                 self.incomplete(RollbackPhase::Pending, "VolumeInUse", message);
             }

@@ -14,7 +14,7 @@ use hypercloud_coordinator::agents::source::{
 };
 use hypercloud_coordinator::agents::table::Change;
 use hypercloud_coordinator::agents::{
-    AgentError, AgentState, Agents, CopyJob, CopyVolume, Facts, ImageFormat, ImportJob, JobState,
+    AgentError, AgentState, Agents, CopyJob, Facts, ImageFormat, ImportJob, JobState, JobVolume,
     VolumeKind,
 };
 use hypercloud_coordinator::tls::issue::{self, KeyedCertificate, Purpose};
@@ -119,7 +119,7 @@ fn import(id: &str) -> ImportJob {
 }
 
 fn copy(id: &str) -> CopyJob {
-    let volume = |name: &str, kind| CopyVolume {
+    let volume = |name: &str, kind| JobVolume {
         name: name.into(),
         kind,
     };

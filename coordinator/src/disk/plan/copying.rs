@@ -98,7 +98,7 @@ pub(super) fn plan(seen: &Observation, task: &Task<'_>, prime: &PrimeSeen, now: 
             let action = Action::Copy(copy::Action::StartJob { node, job });
             Plan::act(action, Verdict::Keep, Again::OnChange)
         }
-        Step::Copying { node, job } => {
+        Step::Working { node, job } => {
             Plan::say(Verdict::Copying { node, job }, Again::After(RECHECK))
         }
         Step::Completed(job) => Plan::say(Verdict::Copied(job), Again::Now),

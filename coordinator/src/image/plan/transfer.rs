@@ -3,11 +3,11 @@
 use hypercloud_api::{ImagePhase, TransferStatus};
 use k8s_openapi::jiff::Timestamp;
 
-use super::super::access::{Scope, is_guarded};
 use super::super::observation::{ClaimSeen, Observation};
 use super::super::retry;
 use super::super::validate::Wanted;
 use super::super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
+use crate::access::{Scope, is_guarded};
 use crate::again::{Again, RECHECK};
 use crate::agents::seen::{AGENT_GRACE, AGENT_LIMIT};
 use crate::agents::{AgentState, Facts, ImportJob, Job, JobState};

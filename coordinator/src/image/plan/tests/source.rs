@@ -62,7 +62,7 @@ fn a_rejection_is_not_forgotten_while_no_agent_is_there() {
     let update = ConditionUpdate {
         type_: super::super::super::SOURCE_VERIFIED,
         status: ConditionStatus::False,
-        reason: retry::REJECTED.into(),
+        reason: crate::access::rejection::REJECTED.into(),
         message: "change the Secret".into(),
     };
     let told = status(&mut seen);
