@@ -29,7 +29,7 @@ use super::retry;
 use super::validate::validate;
 use super::verdict::{Action, Plan, Verdict, failed, waiting};
 use crate::again::Again;
-use crate::agents::Failure;
+use crate::agents::{Failure, JobState};
 use crate::backoff;
 use crate::holder::Problem;
 use crate::volume::claim::RestoredSeen;
@@ -61,6 +61,9 @@ pub fn plan(seen: &Observation, now: Timestamp) -> Plan {
     }
     if !seen.has_finalizer(names::FINALIZER) {
         return Plan::act([Action::AddFinalizer], Verdict::Keep);
+    }
+    if let Some(plan) = outrun(seen) {
+        return plan;
     }
     if matches!(seen.phase(), None | Some(ExportPhase::Pending)) {
         return entry::plan(seen, &wanted, now);
@@ -146,6 +149,22 @@ fn hopeless(seen: &Observation) -> Option<Plan> {
     };
     let message = format!("the claim {name} {what}; nothing was exported");
     fail("PvcGone", message)
+}
+
+/// A try that was given up came to its end before it could be stopped: what it
+/// made is there, and may be of a disk that was in use.
+fn outrun(seen: &Observation) -> Option<Plan> {
+    let id = seen.job_id();
+    let mut others = seen.agents.jobs.iter().filter(|other| other.job.id != id);
+    let known = seen.status().is_some_and(|status| status.replaces_own);
+    if known || !others.any(|other| other.job.state == JobState::Succeeded) {
+        return None;
+    }
+    let verdict = Verdict::MadeAnew {
+        reason: "StartedOver".to_owned(),
+        message: "a try that was given up made an object: it is made anew".to_owned(),
+    };
+    Some(Plan::say(verdict, Again::Now))
 }
 
 /// Whether the disk is kept as it was, in a snapshot or in what that was

@@ -39,6 +39,12 @@ pub fn judge_shown(seen: &Observation, failure: Failure, secrets: &[String]) -> 
             upload_id,
         };
     }
+    // Nobody told any more what was shown: the next try will.
+    let unknown = secrets.is_empty() && is_guarded(seen) && is_rejection(&failure);
+    let failure = Failure {
+        retryable: failure.retryable || unknown,
+        ..failure
+    };
     if is_another(retry, &failure) {
         return Verdict::TryFailed { failure, upload_id };
     }
@@ -48,6 +54,12 @@ pub fn judge_shown(seen: &Observation, failure: Failure, secrets: &[String]) -> 
         message,
         upload_id,
     }
+}
+
+/// Whether the export itself names what lets in at its store.
+fn is_guarded(seen: &Observation) -> bool {
+    let spec = &seen.export.spec;
+    spec.secret_ref.is_some() || spec.object_store.object_bucket_claim.is_some()
 }
 
 /// The verdict on `secrets` that are about to be shown, where they were

@@ -120,12 +120,12 @@ impl Writer<'_> {
                 self.forget_disk();
                 self.incomplete(ExportPhase::Pending, reason, message.clone());
             }
-            Verdict::Torn { message } => {
+            Verdict::MadeAnew { reason, message } => {
                 self.status.replaces_own = true;
                 self.left(None);
                 self.new_try();
                 self.forget_disk();
-                self.incomplete(ExportPhase::Pending, "VolumeInUse", message.clone());
+                self.incomplete(ExportPhase::Pending, reason, message.clone());
             }
             Verdict::TryFailed { failure, upload_id } => {
                 self.try_failed(failure, upload_id.as_deref());

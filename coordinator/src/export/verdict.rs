@@ -152,9 +152,11 @@ pub enum Verdict {
         /// The upload that may have parts in the store, as last reported.
         upload_id: Option<String>,
     },
-    /// The object is there, and of a disk that came to be used meanwhile: it
-    /// is made anew.
-    Torn {
+    /// An object is there that a try made, and that is not to be relied upon:
+    /// it is made anew.
+    MadeAnew {
+        /// One CamelCase word.
+        reason: String,
         /// For people.
         message: String,
     },

@@ -75,7 +75,7 @@ fn job(state: JobState, done: u64) -> Job {
 }
 
 fn verdicts() -> Vec<(&'static str, Verdict)> {
-    let at = |second| Timestamp::from_second(1_800_000_000 + second).unwrap();
+    let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
     let chosen = |n: u32| Verdict::Chosen {
         job_id: format!("uid-{n}"),
         node: "n1".into(),

@@ -131,7 +131,11 @@ fn torn(seen: &Observation, now: Timestamp) -> Option<Plan> {
         in_words(&seen.users),
         seen.pvc()
     );
-    Some(Plan::say(Verdict::Torn { message }, Again::Now))
+    let verdict = Verdict::MadeAnew {
+        reason: "VolumeInUse".to_owned(),
+        message,
+    };
+    Some(Plan::say(verdict, Again::Now))
 }
 
 /// The job is started, or given what it waits for; one that had begun and is
