@@ -141,6 +141,7 @@ fn of_snapshot() -> Observation {
         snapshot: SnapshotSeen {
             uid: "snapshot".into(),
             deleting: false,
+            taken: None,
             claim: Some("root".into()),
             ready: true,
             problem: None,
