@@ -152,7 +152,7 @@ async fn act_for_copy(
         (Learnt::Told(problem), _) => Some(told(problem)),
         (Learnt::Started(job), copy::Action::StartJob { node, .. }) => Some(Verdict::Copying {
             node: node.clone(),
-            job,
+            job: *job,
         }),
         (Learnt::Started(_), _) => None,
         (Learnt::Refused(failure), _) => {

@@ -195,7 +195,7 @@ async fn act_for_work(
         (Learnt::Refused(failure), _) => Some(judge(seen, failure)),
         (Learnt::Started(job), work::Action::StartJob { node, .. }) => Some(Verdict::Exporting {
             node: node.clone(),
-            job,
+            job: *job,
             secrets: reached.map(|reached| reached.secrets),
         }),
         (Learnt::Started(_), _) => None,

@@ -107,7 +107,7 @@ async fn act(
                 Learnt::Started(job) => {
                     let node = seen.copy().map(|copy| copy.node_name.clone());
                     let node = node.unwrap_or_default();
-                    Some(Verdict::Writing { node, job })
+                    Some(Verdict::Writing { node, job: *job })
                 }
                 Learnt::Refused(failure) => Some(refused(seen, failure)),
             })

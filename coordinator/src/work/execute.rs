@@ -19,7 +19,7 @@ pub enum Learnt {
     /// The API server refuses: for the user to read.
     Told(Problem),
     /// The job as it stands.
-    Started(Job),
+    Started(Box<Job>),
     /// The agent answered, and cannot: the next try may meet another one.
     Refused(Failure),
 }
@@ -49,7 +49,7 @@ where
             Ok(Learnt::Done)
         }
         Action::StartJob { node, job } => match start(node.clone(), job).await {
-            Ok(job) => Ok(Learnt::Started(job)),
+            Ok(job) => Ok(Learnt::Started(Box::new(job))),
             Err(error @ AgentError::Refused { .. }) => Ok(Learnt::Refused(Failure {
                 reason: error.reason().to_owned(),
                 message: error.to_string(),

@@ -28,8 +28,8 @@ pub(super) fn readable(seen: &Observation) -> Result<Readable<'_>, Box<Plan>> {
         return Ok(volume(None, VolumeKind::Block, None, 0));
     }
     match seen.read_from() {
-        Some(ExportReadFrom::Volume) => directly(seen).map_err(Box::new),
-        Some(ExportReadFrom::Snapshot) => restored(seen).map_err(Box::new),
+        Some(ExportReadFrom::Volume) => directly(seen),
+        Some(ExportReadFrom::Snapshot) => restored(seen),
         None => {
             let message = "it is not known any more what is read".to_owned();
             Err(Box::new(start_over(seen, "StartedOver", message)))
@@ -54,54 +54,59 @@ fn volume<'a>(
 }
 
 /// The claim's own volume, as long as nobody else uses it.
-fn directly(seen: &Observation) -> Result<Readable<'_>, Plan> {
+fn directly(seen: &Observation) -> Result<Readable<'_>, Box<Plan>> {
     if !seen.users.is_empty() {
         let message = format!(
             "{} came to use the claim {} before all of it was read: the export begins anew",
             in_words(&seen.users),
             seen.pvc()
         );
-        return Err(start_over(seen, "VolumeInUse", message));
+        return Err(Box::new(start_over(seen, "VolumeInUse", message)));
     }
     let Some(target) = &seen.target else {
-        return Err(Plan::say(Verdict::Keep, Again::After(SOON)));
+        return Err(Box::new(Plan::say(Verdict::Keep, Again::After(SOON))));
     };
     let name = target.volume_name.as_deref();
     Ok(volume(name, target.mode.into(), None, target.capacity))
 }
 
 /// What the snapshot is restored to.
-fn restored(seen: &Observation) -> Result<Readable<'_>, Plan> {
+fn restored(seen: &Observation) -> Result<Readable<'_>, Box<Plan>> {
     let name = names::exported_claim(seen.uid());
     let phase = phase(seen);
     let Some(restored) = &seen.restored else {
-        return Err(snapshot(seen));
+        return Err(Box::new(snapshot(seen)));
     };
     if restored.deleting_since.is_some() {
         let message = format!("waiting for the deletion of the former claim {name}");
         // What holds it keeps it from going.
         let holders = leftovers::release(&seen.holders, |_| true);
-        return Err(Plan {
+        return Err(Box::new(Plan {
             actions: holders.into_iter().map(Action::Work).collect(),
             verdict: waiting(phase, "ClaimTerminating", message),
             again: Again::After(RECHECK),
-        });
+        }));
     }
     if restored.lost {
         let message = format!("replacing the claim {name}, which lost its volume");
         let uid = restored.uid.clone();
         let verdict = waiting(phase, "ClaimTerminating", message);
-        return Err(Plan::act([Action::DeleteRestored { uid }], verdict));
+        let plan = Plan::act([Action::DeleteRestored { uid }], verdict);
+        return Err(Box::new(plan));
     }
     if restored.volume_name.is_none() {
         // What cannot be made from the snapshot any more, or never could.
         let lost = seen.own_snapshot().is_none_or(|own| !own.is_usable());
         if lost {
             let message = "the snapshot went away before it was restored: the export begins anew";
-            return Err(start_over(seen, "SnapshotGone", message.to_owned()));
+            return Err(Box::new(start_over(
+                seen,
+                "SnapshotGone",
+                message.to_owned(),
+            )));
         }
         if let Some(plan) = no_help(seen, restored.problem.as_ref()) {
-            return Err(plan);
+            return Err(Box::new(plan));
         }
     }
     let name = restored.volume_name.as_deref();

@@ -8,7 +8,7 @@ impl World {
         &self,
         seen: &Observation,
         object: &WantedStored,
-    ) -> Result<Resolved<Stored>, Verdict> {
+    ) -> Result<Resolved<Stored>, Box<Verdict>> {
         let store = DefaultStore::default();
         let scope = Scope {
             namespace: "team",
@@ -24,7 +24,7 @@ impl World {
             .into_iter()
             .map(|reference| (reference, self.secret.map(keys)))
             .collect();
-        resolve_object(object, scope, &objects).map_err(|problem| told(seen, problem))
+        resolve_object(object, scope, &objects).map_err(|problem| Box::new(told(seen, problem)))
     }
 
     pub(super) fn act(&mut self, seen: &Observation, action: &Action) -> Option<Verdict> {
@@ -43,7 +43,7 @@ impl World {
             Action::Check(object) => {
                 return match self.reach(seen, object) {
                     Ok(reached) => still_rejected(seen, &reached.secrets),
-                    Err(waits) => Some(waits),
+                    Err(waits) => Some(*waits),
                 };
             }
             Action::CreateSnapshot { class } => {
@@ -91,7 +91,7 @@ impl World {
             Action::Sign { node, object, .. } => {
                 assert!(self.agents[node.as_str()].up, "an agent asked that is away");
                 if let Err(waits) = self.reach(seen, object) {
-                    return Some(waits);
+                    return Some(*waits);
                 }
                 self.signed = true;
                 return Some(Verdict::Signed {
@@ -114,7 +114,7 @@ impl World {
         assert!(self.agents[node].up, "an agent asked that is away");
         let secrets = match self.reach(seen, object) {
             Ok(reached) => reached.secrets,
-            Err(waits) => return waits,
+            Err(waits) => return *waits,
         };
         if self.store.down {
             return undiscarded(seen, failure("StoreUnavailable", true), &secrets);
@@ -176,7 +176,7 @@ impl World {
     fn start(&mut self, seen: &Observation, node: &str, upload: &Upload) -> Verdict {
         let reached = match self.reach(seen, &upload.object) {
             Ok(reached) => reached,
-            Err(waits) => return waits,
+            Err(waits) => return *waits,
         };
         let job = &upload.job;
         let directly = seen.read_from() == Some(hypercloud_api::ExportReadFrom::Volume);
