@@ -15,6 +15,7 @@ pub mod agents;
 pub mod backoff;
 pub mod config;
 pub mod copy;
+pub mod decision;
 pub mod disk;
 pub mod export;
 pub mod health;

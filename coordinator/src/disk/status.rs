@@ -3,7 +3,7 @@
 //! Invariant: the same verdict on the same disk gives the same status, so a
 //! reconcile that finds nothing new writes nothing.
 
-use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, reason_word, set};
+use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, set};
 use hypercloud_api::{
     DiskMethod, DiskPhase, DiskSourceStatus, VirtualMachinePvc, VirtualMachinePvcStatus, quantity,
 };
@@ -177,12 +177,7 @@ impl Writer<'_> {
         reason: &str,
         message: String,
     ) {
-        let update = ConditionUpdate {
-            type_,
-            status,
-            reason: reason_word(reason),
-            message,
-        };
+        let update = ConditionUpdate::new(type_, status, reason, message);
         set(
             &mut self.status.conditions,
             update,

@@ -21,9 +21,11 @@ use crate::access::{Resolved, Scope, references_of_object, resolve_object};
 use crate::again::{Again, RECHECK, SLOW_RECHECK};
 use crate::agents::source::{SignedAddress, Stored};
 use crate::agents::{AgentError, Failure, VolumeKind};
+use crate::decision::Outcome;
 use crate::holder::Problem;
 use crate::holder::read::is_controlled_by;
 use crate::shell::Shell;
+use crate::shell::act::{self, Rules};
 use crate::shell::error::ExecuteError;
 use crate::shell::write::{Creation, Finalizer, created, deleted, exactly, set_finalizer};
 use crate::volume::snapshot;
@@ -39,52 +41,28 @@ pub struct Hands<'a> {
     pub scope: Scope<'a>,
 }
 
-/// What came of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// What holds after its actions.
-    pub verdict: Verdict,
-    /// When to look again.
-    pub again: Again,
-}
-
 /// Does the actions of `plan` in order and answers with what holds after
-/// them. The first failure ends the plan, and so does what has to be waited
-/// for. Only a cancellation that fails keeps nothing else from being done: it
-/// is told of at the end.
+/// them.
 pub async fn execute(
     hands: Hands<'_>,
     seen: &Observation,
     plan: &Plan,
-) -> Result<Outcome, ExecuteError> {
-    let mut outcome = Outcome {
-        verdict: plan.verdict.clone(),
-        again: plan.again,
+) -> Result<Outcome<Verdict>, ExecuteError> {
+    let rules = Rules {
+        is_cancellation: |action| matches!(action, Action::Work(work::Action::CancelJob { .. })),
+        again,
     };
-    let mut uncancelled = None;
-    for action in &plan.actions {
-        tracing::debug!(?action, "acting");
-        let learnt = match act(hands, seen, action).await {
-            Ok(Some(learnt)) => learnt,
-            Ok(None) => continue,
-            Err(error) if matches!(action, Action::Work(work::Action::CancelJob { .. })) => {
-                uncancelled.get_or_insert(error);
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        outcome.again = match learnt {
-            Verdict::Waiting { .. } | Verdict::Rejected { .. } => Again::After(RECHECK),
-            Verdict::Keep => Again::After(SLOW_RECHECK),
-            Verdict::Exporting { .. } => plan.again,
-            _ => Again::Now,
-        };
-        outcome.verdict = learnt;
-        break;
-    }
-    match uncancelled {
-        Some(error) => Err(error),
-        None => Ok(outcome),
+    act::execute(plan, rules, |action| act(hands, seen, action)).await
+}
+
+/// When to look again after what was learnt; as the plan says where a job is
+/// at work.
+fn again(learnt: &Verdict) -> Option<Again> {
+    match learnt {
+        Verdict::Waiting { .. } | Verdict::Rejected { .. } => Some(Again::After(RECHECK)),
+        Verdict::Keep => Some(Again::After(SLOW_RECHECK)),
+        Verdict::Exporting { .. } => None,
+        _ => Some(Again::Now),
     }
 }
 

@@ -1,8 +1,6 @@
 //! One reconcile of one export: the shell around observe, plan, execute and
 //! status. It moves values between them and decides nothing.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::Action as Requeue;
 
@@ -17,7 +15,7 @@ use crate::access::{DefaultStore, Scope};
 use crate::shell::Shell;
 use crate::shell::error::ReconcileError;
 use crate::shell::report::{self, Report};
-use crate::shell::requeue::{ROUNDS, requeue};
+use crate::shell::requeue::{Round, rounds};
 
 /// What the reconciles of exports share.
 pub struct Context {
@@ -41,19 +39,20 @@ pub async fn reconcile(
             store: &context.store,
         },
     };
-    for _ in 0..ROUNDS {
+    rounds(|| async {
         let observed = observe(&shell.client, shell.agents.as_ref(), namespace, name).await?;
         let Some(seen) = observed else {
-            return Ok(Requeue::await_change());
+            return Ok(None);
         };
         let plan = plan(&seen, Timestamp::now());
         let outcome = execute(hands, &seen, &plan).await?;
         report(shell, &seen, &outcome.verdict).await?;
-        if let Some(requeue) = requeue(outcome.again, seen.uid()) {
-            return Ok(requeue);
-        }
-    }
-    Ok(Requeue::requeue(Duration::ZERO))
+        Ok(Some(Round {
+            again: outcome.again,
+            uid: seen.uid().to_owned(),
+        }))
+    })
+    .await
 }
 
 /// Writes the status that follows from `verdict`.

@@ -3,7 +3,7 @@
 //! Invariant: the same verdict on the same export gives the same status, so a
 //! reconcile that finds nothing new writes nothing.
 
-use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, reason_word, set};
+use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, set};
 use hypercloud_api::{
     DownloadUrlStatus, ExportPhase, ExportReadFrom, ExportedDiskStatus, ObjectStatus, UploadStatus,
     VirtualMachineVolumeExport, VirtualMachineVolumeExportStatus, names, quantity,
@@ -301,12 +301,7 @@ impl Writer<'_> {
     }
 
     fn condition(&mut self, status: ConditionStatus, reason: &str, message: String) {
-        let update = ConditionUpdate {
-            type_: COMPLETE,
-            status,
-            reason: reason_word(reason),
-            message,
-        };
+        let update = ConditionUpdate::new(COMPLETE, status, reason, message);
         let generation = self.export.metadata.generation.unwrap_or_default();
         let conditions = &mut self.status.conditions;
         set(conditions, update, generation, &self.now);
