@@ -102,6 +102,14 @@ impl Observation {
         self.status().is_some_and(|status| status.object.is_some())
     }
 
+    /// Whether what a snapshot was restored to is there, so that the claim
+    /// itself is not needed any more.
+    pub fn has_the_disk(&self) -> bool {
+        let restored = self.restored.as_ref();
+        self.read_from() == Some(ExportReadFrom::Snapshot)
+            && restored.is_some_and(RestoredSeen::is_usable)
+    }
+
     /// Whether the present try's job is known to have succeeded.
     pub fn has_succeeded(&self) -> bool {
         let job = self

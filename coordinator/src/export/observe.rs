@@ -76,7 +76,8 @@ fn is_of_interest(seen: &Observation) -> bool {
         Some(ExportPhase::Succeeded | ExportPhase::Failed | ExportPhase::Deleting)
     );
     let deleted = seen.export.metadata.deletion_timestamp.is_some();
-    !over && !deleted && !seen.is_complete() && judge_name(seen.pvc()).is_ok()
+    let done = over || deleted || seen.is_complete() || seen.has_the_disk();
+    !done && judge_name(seen.pvc()).is_ok()
 }
 
 /// The claim, and what other people do with it.

@@ -32,7 +32,6 @@ use crate::again::Again;
 use crate::agents::{Failure, JobState};
 use crate::backoff;
 use crate::holder::Problem;
-use crate::volume::claim::RestoredSeen;
 
 /// How often it is looked at what other people do: pods that come and go,
 /// claims and snapshots.
@@ -170,9 +169,8 @@ fn outrun(seen: &Observation) -> Option<Plan> {
 /// Whether the disk is kept as it was, in a snapshot or in what that was
 /// restored to.
 fn is_kept(seen: &Observation) -> bool {
-    let restored = || seen.restored.as_ref().is_some_and(RestoredSeen::is_usable);
-    let snapshot = || seen.snapshot.as_ref().is_some_and(|own| own.is_usable());
-    seen.read_from() == Some(ExportReadFrom::Snapshot) && (restored() || snapshot())
+    let snapshot = seen.snapshot.as_ref().is_some_and(|own| own.is_usable());
+    seen.has_the_disk() || (seen.read_from() == Some(ExportReadFrom::Snapshot) && snapshot)
 }
 
 /// Any agent: which one is spread over the exports.

@@ -9,8 +9,8 @@ mod cluster;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hypercloud_api::{
-    DownloadUrl, ExportPhase, SecretReference, StoredObject, VirtualMachineVolumeExport,
-    VirtualMachineVolumeExportSpec, VolumeMode, names,
+    DownloadUrl, ExportPhase, ExportReadFrom, SecretReference, StoredObject,
+    VirtualMachineVolumeExport, VirtualMachineVolumeExportSpec, VolumeMode, names,
 };
 use hypercloud_coordinator::access::wanted::WantedStored;
 use hypercloud_coordinator::access::{
@@ -320,7 +320,11 @@ impl World {
             Some(ExportPhase::Succeeded | ExportPhase::Failed | ExportPhase::Deleting)
         );
         let complete = export.status.as_ref().is_some_and(|s| s.object.is_some());
-        let around = !ending && !complete && export.metadata.deletion_timestamp.is_none();
+        let deleted = export.metadata.deletion_timestamp.is_some();
+        let read_from = export.status.as_ref().and_then(|status| status.read_from);
+        let restored = self.restored.as_ref().is_some_and(RestoredSeen::is_usable);
+        let kept = read_from == Some(ExportReadFrom::Snapshot) && restored;
+        let around = !ending && !complete && !deleted && !kept;
         Some(Observation {
             export,
             target: self.target.clone().filter(|_| around),

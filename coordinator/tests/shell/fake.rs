@@ -32,6 +32,12 @@ impl Script {
     pub fn on(&mut self, method: &str, path: &str, code: u16, answer: Value) {
         self.0.push_back((method.into(), path.into(), code, answer));
     }
+
+    /// What is asked for at `path` is answered like this after all.
+    pub fn answer(&mut self, path: &str, answer: Value) {
+        let expected = self.0.iter_mut().filter(|expected| expected.1 == path);
+        expected.for_each(|expected| expected.3 = answer.clone());
+    }
 }
 
 /// What was asked of the API server.

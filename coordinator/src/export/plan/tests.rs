@@ -15,7 +15,7 @@ use super::super::verdict::Upload;
 use super::*;
 use crate::agents::{AgentsSeen, ExportedObject, Job, JobSeen};
 use crate::holder::{HolderSeen, HolderState};
-use crate::volume::claim::TargetSeen;
+use crate::volume::claim::{RestoredSeen, TargetSeen};
 use crate::volume::snapshot::{ClassSeen, SnapshotSeen};
 use crate::work;
 

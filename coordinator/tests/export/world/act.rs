@@ -179,7 +179,7 @@ impl World {
             Err(waits) => return *waits,
         };
         let job = &upload.job;
-        let directly = seen.read_from() == Some(hypercloud_api::ExportReadFrom::Volume);
+        let directly = seen.read_from() == Some(ExportReadFrom::Volume);
         assert!(
             !directly || self.users.is_empty(),
             "a job started under a pod"

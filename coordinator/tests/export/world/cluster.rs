@@ -71,7 +71,7 @@ impl World {
                 continue;
             }
             let Some(node) = up else { continue };
-            if read_from == Some(hypercloud_api::ExportReadFrom::Snapshot) {
+            if read_from == Some(ExportReadFrom::Snapshot) {
                 let Some(restored) = &mut self.restored else {
                     continue;
                 };
