@@ -139,7 +139,10 @@ fn snapshot(seen: &Observation) -> Plan {
         }
         let told = own.seen.problem.as_ref().map(|problem| Problem {
             reason: "SnapshotNotReady".to_owned(),
-            message: format!("the snapshot of the claim is not ready: {problem}"),
+            message: format!(
+                "the snapshot of the claim is not ready: {problem}{}",
+                way_out(seen)
+            ),
         });
         if let Some(plan) = no_help(seen, told.as_ref()) {
             return plan;
@@ -171,8 +174,27 @@ fn snapshot(seen: &Observation) -> Plan {
     }
 }
 
+/// What can be done where the storage takes or restores no snapshot.
+pub(super) fn way_out(seen: &Observation) -> String {
+    if seen.users.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; the claim {} is in use by {}: stop what uses it, and it is read itself",
+        seen.pvc(),
+        in_words(&seen.users)
+    )
+}
+
 /// Makes the snapshot.
 fn take(seen: &Observation) -> Plan {
+    if seen.users.is_empty() && seen.target.is_some() {
+        let message = format!(
+            "nothing uses the claim {} any more, so it is read itself",
+            seen.pvc()
+        );
+        return start_over(seen, "VolumeFree", message);
+    }
     if let Some(rollback) = &seen.rollback {
         return rolled_back(seen, rollback);
     }
@@ -212,7 +234,7 @@ fn no_help(seen: &Observation, problem: Option<&Problem>) -> Option<Plan> {
         problem.message,
         seen.pvc()
     );
-    Some(start_over(seen, &problem.reason, message))
+    Some(start_over(seen, "VolumeFree", message))
 }
 
 /// The class that snapshots of the claim are made with, or why there is none.

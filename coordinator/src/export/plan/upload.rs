@@ -10,7 +10,7 @@ use super::super::retry::judge;
 use super::super::validate::Wanted;
 use super::super::verdict::{Action, Plan, Upload, Verdict, waiting};
 use super::present;
-use super::source::Readable;
+use super::source::{Readable, way_out};
 use crate::again::{Again, RECHECK};
 use crate::agents::{ExportJob, Failure};
 use crate::volume::users::in_words;
@@ -69,7 +69,13 @@ pub(super) fn plan(
             let action = Action::Work(work::Action::CreateHolder);
             Plan::act([action], waiting(phase, "CreatingHolder", message))
         }
-        Step::Wait { reason, message } => {
+        Step::Wait {
+            reason,
+            mut message,
+        } => {
+            if reason == "ProvisioningFailed" {
+                message += &way_out(seen);
+            }
             Plan::say(waiting(phase, &reason, message), Again::After(RECHECK))
         }
         Step::Pause => Plan::say(Verdict::Keep, Again::After(RECHECK)),
