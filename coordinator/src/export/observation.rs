@@ -19,7 +19,7 @@ pub struct Observation {
     pub export: VirtualMachineVolumeExport,
     /// The claim whose disk is exported.
     pub target: Option<TargetSeen>,
-    /// Pods that use the volume and are no holders of this export, sorted.
+    /// Pods that use the volume and are no holders that read it, sorted.
     pub users: Vec<String>,
     /// When the first of them was made.
     pub used_since: Option<Timestamp>,

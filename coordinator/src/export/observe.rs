@@ -63,7 +63,7 @@ pub async fn observe(
         agents,
     };
     if is_of_interest(&seen) {
-        around(client, namespace, &uid, &mut seen).await?;
+        around(client, namespace, &mut seen).await?;
     }
     Ok(Some(seen))
 }
@@ -84,21 +84,20 @@ fn is_of_interest(seen: &Observation) -> bool {
 async fn around(
     client: &Client,
     namespace: &str,
-    uid: &str,
     seen: &mut Observation,
 ) -> Result<(), ObserveError> {
     let claim = seen.pvc().to_owned();
     seen.target = target(client, namespace, &claim).await?;
     seen.rollback = rollback(client, namespace, &claim).await?;
     // Last, so that nothing else of this look is newer.
-    let is_ours = |pod: &Pod| is_holder(pod, uid, &claim);
-    let users = users::list(client, namespace, &claim, is_ours)
+    let reads = |pod: &Pod| only_reads(pod, &claim);
+    let users = users::list(client, namespace, &claim, reads)
         .await
         .map_err(reading("the pods that use the volume"))?;
     seen.users = users.iter().map(ResourceExt::name_any).collect();
     let made = users.iter().filter_map(ResourceExt::creation_timestamp);
     seen.used_since = made.map(|time| time.0).min();
-    let snapshot = seen.snapshot.is_none() && seen.restored.is_none();
+    let snapshot = seen.own_snapshot().is_none() && seen.restored.is_none();
     let wanted = !seen.users.is_empty() || seen.read_from() == Some(ExportReadFrom::Snapshot);
     if snapshot && wanted {
         let classes = snapshot::classes(client).await;
@@ -119,6 +118,15 @@ fn is_holder(pod: &Pod, uid: &str, pvc: &str) -> bool {
         && label(names::LABEL_ROLE) == Some(names::ROLE_HOLDER)
         && attempt.is_some_and(|attempt| names::export_holder(uid, attempt) == name)
         && (reads || users::mounts(pod, &names::exported_claim(uid)))
+}
+
+/// Whether `pod` is a holder, perhaps of another export or a copy, that reads
+/// the claim `pvc`. One that only looks like a holder writes no more than one.
+fn only_reads(pod: &Pod, pvc: &str) -> bool {
+    let role = pod.labels().get(names::LABEL_ROLE);
+    role.is_some_and(|role| role == names::ROLE_HOLDER)
+        && users::mounts(pod, pvc)
+        && !users::writes(pod, pvc)
 }
 
 /// The claim whose disk is exported.
@@ -282,6 +290,16 @@ mod tests {
         assert!(!is_holder(&pod("root", false), "u1", "root"));
         assert!(!is_holder(&pod("root", true), "u2", "root"));
         assert!(!is_holder(&pod("data", true), "u1", "root"));
+    }
+
+    #[test]
+    fn what_only_reads_changes_nothing() {
+        assert!(only_reads(&pod("root", true), "root"));
+        assert!(!only_reads(&pod("root", false), "root"));
+        assert!(!only_reads(&pod("data", true), "root"));
+        let mut machine = pod("root", true);
+        machine.metadata.labels = None;
+        assert!(!only_reads(&machine, "root"));
     }
 
     fn snapshot(owner: &str, label: &str, claim: &str) -> DynamicObject {
