@@ -39,6 +39,11 @@ pub struct VirtualMachineVolumeExportStatus {
     /// The upload under way, or that which made the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upload: Option<UploadStatus>,
+    /// Whether a former try made an object of a disk that came to be used
+    /// meanwhile. It is in the store, and is replaced whatever the
+    /// specification says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaces_own: bool,
     /// The object that the disk became, once it is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectStatus>,
@@ -87,6 +92,10 @@ pub struct UploadStatus {
     /// While it is here, parts of it may be stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upload_id: Option<String>,
+    /// Versions of the Secrets that it was begun with, as
+    /// `name@resourceVersion`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<String>,
     /// Size of the disk, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_total: Option<i64>,

@@ -15,16 +15,23 @@ pub async fn users(
     claim: &str,
     except: impl Fn(&Pod) -> bool,
 ) -> Result<Vec<String>, KubeError> {
+    let pods = list(client, namespace, claim, except).await?;
+    Ok(pods.iter().map(ResourceExt::name_any).collect())
+}
+
+/// The same pods themselves, sorted by name.
+pub async fn list(
+    client: &Client,
+    namespace: &str,
+    claim: &str,
+    except: impl Fn(&Pod) -> bool,
+) -> Result<Vec<Pod>, KubeError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let running = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let list = pods.list(&running).await?;
-    let mut names: Vec<String> = list
-        .iter()
-        .filter(|pod| uses(pod, claim) && !except(pod))
-        .map(|pod| pod.name_any())
-        .collect();
-    names.sort();
-    Ok(names)
+    let mut pods = pods.list(&running).await?.items;
+    pods.retain(|pod| uses(pod, claim) && !except(pod));
+    pods.sort_by_key(ResourceExt::name_any);
+    Ok(pods)
 }
 
 /// Whether `pod` has not ended and has a volume that is the claim `claim`.
@@ -51,6 +58,26 @@ pub fn mounts(pod: &Pod, claim: &str) -> bool {
         let named = volume.persistent_volume_claim.as_ref();
         named.is_some_and(|named| named.claim_name == claim)
     })
+}
+
+/// Whether `pod` names the claim `claim` in a volume that it may write to.
+pub fn writes(pod: &Pod, claim: &str) -> bool {
+    volumes(pod).any(|volume| {
+        let named = volume.persistent_volume_claim.as_ref();
+        named.is_some_and(|named| named.claim_name == claim && named.read_only != Some(true))
+    })
+}
+
+/// Names of pods, in words.
+pub fn in_words(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let kind = if names.len() == 1 { "pod" } else { "pods" };
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>();
+    let more = match names.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("the {kind} {}{more}", shown.join(", "))
 }
 
 fn volumes(pod: &Pod) -> impl Iterator<Item = &Volume> {

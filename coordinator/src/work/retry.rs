@@ -1,4 +1,4 @@
-//! When a copy that failed is tried again. Pure.
+//! When work that failed is tried again. Pure.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use crate::agents::Failure;
 use crate::backoff::Backoff;
 
-/// Tries that may fail before a copy is given up, where it may be.
+/// Tries that may fail before the work is given up, where it may be.
 pub const MAX_FAILURES: i32 = 10;
 
 /// Delay before the next try.
@@ -28,7 +28,7 @@ pub fn is_another(retry: Option<&RetryStatus>, failure: &Failure) -> bool {
     failure.retryable && failures(retry) + 1 < MAX_FAILURES
 }
 
-/// Why the copy is given up after `failure`, as reason and message.
+/// Why the work is given up after `failure`, as reason and message.
 pub fn given_up(failure: &Failure) -> (String, String) {
     if !failure.retryable {
         return (failure.reason.clone(), failure.message.clone());

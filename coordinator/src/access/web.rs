@@ -2,7 +2,7 @@
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::super::source::{WantedHeader, is_reserved};
+use super::wanted::{WantedHeader, is_reserved};
 use super::{Content, Kind, Objects, Reference, Scope, content, invalid, pair};
 use crate::agents::source::{Basic, Place, SourceUrl};
 use crate::holder::Problem;
@@ -26,7 +26,9 @@ pub(super) fn place(
     scope: Scope<'_>,
     objects: &Objects,
 ) -> Result<Place, Problem> {
-    let login = secrets.login.map(|name| scope.of_image(Kind::Secret, name));
+    let login = secrets
+        .login
+        .map(|name| scope.of_resource(Kind::Secret, name));
     let basic = login
         .as_ref()
         .map(|secret| basic(secret, content(objects, secret)?))
@@ -38,7 +40,7 @@ pub(super) fn place(
         headers.push((header.name.clone(), header.value.clone().into()));
     }
     for name in secrets.headers {
-        let secret = scope.of_image(Kind::Secret, name);
+        let secret = scope.of_resource(Kind::Secret, name);
         for (key, value) in &content(objects, &secret)?.values {
             let header = header(&secret, key, value)?;
             if is_authorization(&header.0) && std::mem::replace(&mut authorized, true) {

@@ -3,7 +3,7 @@
 use hypercloud_api::CaReference;
 use secrecy::ExposeSecret;
 
-use super::super::source::{WantedHeader, WantedObject};
+use super::wanted::WantedHeader;
 use super::*;
 use crate::agents::source::{ObjectPlace, Place, Signing, SourceUrl};
 
@@ -11,7 +11,7 @@ const TEAM: &str = "team";
 
 fn object(kind: Kind, namespace: &str, name: &str, values: &[(&str, &str)]) -> Objects {
     let whose = match namespace {
-        TEAM => Whose::Image,
+        TEAM => Whose::Resource,
         _ => Whose::Operator,
     };
     let reference = Reference {
@@ -48,7 +48,7 @@ fn resolved(
     wanted: &WantedSource,
     store: &DefaultStore,
     objects: &Objects,
-) -> Result<Resolved, Problem> {
+) -> Result<Resolved<Source>, Problem> {
     let scope = Scope {
         namespace: TEAM,
         store,
@@ -102,7 +102,7 @@ fn at_store(object: WantedObject, secret: Option<&str>) -> WantedSource {
     }
 }
 
-fn reason(result: Result<Resolved, Problem>) -> String {
+fn reason(result: Result<Resolved<Source>, Problem>) -> String {
     let problem = result.expect_err("a problem");
     assert!(!problem.message.contains("s3cret"), "{problem:?}");
     assert!(problem.message.contains("goes on"), "{problem:?}");
@@ -112,8 +112,8 @@ fn reason(result: Result<Resolved, Problem>) -> String {
 type Pair = (String, String);
 
 /// User and password, and headers, of a web server.
-fn shown(resolved: Resolved) -> (Option<Pair>, Vec<Pair>) {
-    let Place::Http { basic, headers, .. } = resolved.source.place else {
+fn shown(resolved: Resolved<Source>) -> (Option<Pair>, Vec<Pair>) {
+    let Place::Http { basic, headers, .. } = resolved.what.place else {
         panic!("no web server");
     };
     let text = |secret: &secrecy::SecretString| secret.expose_secret().to_owned();
@@ -125,8 +125,8 @@ fn shown(resolved: Resolved) -> (Option<Pair>, Vec<Pair>) {
 }
 
 /// Place and keys of an object.
-fn stored(resolved: Resolved) -> (ObjectPlace, String) {
-    let Place::Object { object, signing } = resolved.source.place else {
+fn stored(resolved: Resolved<Source>) -> (ObjectPlace, String) {
+    let Place::Object { object, signing } = resolved.what.place else {
         panic!("no object store");
     };
     let signing = match signing {
@@ -349,7 +349,7 @@ fn certificates_are_found_at_every_key_or_at_the_one_named() {
     let many = map(&[("README", "ours"), ("a.crt", &pem), ("b.pem", &pem)]);
     let bundle = |wanted: &WantedSource| {
         let found = resolved(wanted, &store(), &many).unwrap();
-        found.source.authorities.unwrap_or_default()
+        found.what.authorities.unwrap_or_default()
     };
     let count = |text: &str| text.matches("BEGIN CERTIFICATE").count();
     assert_eq!(count(&bundle(&trusting(None))), 2);
@@ -382,7 +382,7 @@ fn the_operators_store_may_have_certificates_of_its_own() {
     let objects = object(Kind::ConfigMap, "system", "ca", &[("ca.crt", &pem)]);
     let found = resolved(&wanted, &default, &objects).unwrap();
     assert_eq!(
-        found.source.authorities,
+        found.what.authorities,
         Some(pem.trim_end().to_owned() + "\n")
     );
     assert!(!is_guarded(

@@ -12,11 +12,15 @@ use crate::holder::HolderSeen;
 
 /// What former tries left; the present one, whose job is `id`, waits until it
 /// is gone.
-pub(super) fn of_other_tries(task: &Task<'_>, id: &str, now: Timestamp) -> Option<Step> {
+pub(super) fn of_other_tries<J, const N: usize>(
+    task: &Task<'_, N>,
+    id: &str,
+    now: Timestamp,
+) -> Option<Step<J>> {
     let stale_job = |seen: &JobSeen| {
         let chosen = task
-            .status
-            .filter(|chosen| chosen.job_id == id && chosen.node_name == seen.node);
+            .chosen
+            .filter(|chosen| chosen.job_id == id && chosen.node == seen.node);
         seen.job.id != id || chosen.is_none()
     };
     let mut actions = cancel(task.agents, stale_job);
@@ -51,7 +55,7 @@ pub(super) fn of_other_tries(task: &Task<'_>, id: &str, now: Timestamp) -> Optio
 }
 
 /// Cancels the jobs that `which` picks, where the agent can be asked.
-pub fn cancel(agents: &AgentsSeen, which: impl Fn(&JobSeen) -> bool) -> Vec<Action> {
+pub fn cancel<J>(agents: &AgentsSeen, which: impl Fn(&JobSeen) -> bool) -> Vec<Action<J>> {
     agents
         .jobs
         .iter()
@@ -64,7 +68,7 @@ pub fn cancel(agents: &AgentsSeen, which: impl Fn(&JobSeen) -> bool) -> Vec<Acti
 }
 
 /// Deletes the holders that `which` picks and nobody deleted yet.
-pub fn release(holders: &[HolderSeen], which: impl Fn(&HolderSeen) -> bool) -> Vec<Action> {
+pub fn release<J>(holders: &[HolderSeen], which: impl Fn(&HolderSeen) -> bool) -> Vec<Action<J>> {
     holders
         .iter()
         .filter(|holder| holder.deleting_since.is_none() && which(holder))

@@ -1,14 +1,16 @@
 //! Which object store an object is in, and how requests to it are signed.
 //!
-//! Whose store it is decides whose keys sign: an image that names its own
-//! endpoint is never asked for with the operator's keys, nor with the agents'
-//! own, or everybody who can make an image could have requests signed for a
-//! server of his.
+//! Whose store it is decides whose keys sign: a resource that names its own
+//! endpoint is never served with the operator's keys, nor with the agents'
+//! own, or everybody who can make one could have requests signed for a server
+//! of his.
 
-use super::super::source::{WantedObject, WantedSource};
-use super::authorities::{certificates, of_image};
+use hypercloud_api::CaReference;
+
+use super::authorities::{certificates, of_resource};
+use super::wanted::WantedObject;
 use super::{Content, Kind, Objects, Reference, Scope, content, invalid, pair, text};
-use crate::agents::source::{ObjectPlace, Place, Signing, Source};
+use crate::agents::source::{ObjectPlace, Signing, Stored};
 use crate::holder::Problem;
 
 /// Keys of the access keys: CDI's names, and Amazon's.
@@ -19,12 +21,23 @@ const KEYS: [(&str, &str); 2] = [
 /// Key of the token that comes with temporary keys.
 const TOKEN: &str = "AWS_SESSION_TOKEN";
 
+/// What a resource says of an object, and of what lets in there.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    /// The object.
+    pub object: &'a WantedObject,
+    /// Name of the resource's own Secret.
+    pub secret: Option<&'a str>,
+    /// The resource's own ConfigMap with certificates.
+    pub ca: Option<&'a CaReference>,
+}
+
 /// Whose store an object is in.
 enum Owner<'a> {
-    /// The one that the image's ObjectBucketClaim was given.
+    /// The one that the resource's ObjectBucketClaim was given.
     Claim(&'a str),
-    /// The one at the endpoint that the image names.
-    Image,
+    /// The one at the endpoint that the resource names.
+    Resource,
     /// The one that the operator set up.
     System,
 }
@@ -32,28 +45,24 @@ enum Owner<'a> {
 fn owner(object: &WantedObject) -> Owner<'_> {
     match (&object.claim, &object.endpoint) {
         (Some(claim), _) => Owner::Claim(claim),
-        (None, Some(_)) => Owner::Image,
+        (None, Some(_)) => Owner::Resource,
         (None, None) => Owner::System,
     }
 }
 
-/// The objects that an object store asks for, beside the image's own Secret
+/// The objects that an object store asks for, beside the resource's own Secret
 /// and certificates.
-pub(super) fn references(
-    wanted: &WantedSource,
-    object: &WantedObject,
-    scope: Scope<'_>,
-) -> Vec<Reference> {
-    match owner(object) {
+pub(super) fn references(asked: Asked<'_>, scope: Scope<'_>) -> Vec<Reference> {
+    match owner(asked.object) {
         Owner::Claim(claim) => [Kind::ConfigMap, Kind::Secret]
-            .map(|kind| scope.of_image(kind, claim))
+            .map(|kind| scope.of_resource(kind, claim))
             .to_vec(),
-        Owner::Image => Vec::new(),
+        Owner::Resource => Vec::new(),
         Owner::System => {
             let secret = scope.store.secret.as_deref();
             let ca = scope.store.ca_config_map.as_deref();
-            let secret = secret.filter(|_| wanted.secret.is_none());
-            let ca = ca.filter(|_| wanted.ca.is_none());
+            let secret = secret.filter(|_| asked.secret.is_none());
+            let ca = ca.filter(|_| asked.ca.is_none());
             [(Kind::Secret, secret), (Kind::ConfigMap, ca)]
                 .into_iter()
                 .filter_map(|(kind, name)| Some(scope.of_system(kind, name?)))
@@ -63,13 +72,13 @@ pub(super) fn references(
 }
 
 /// The object, and how it is reached.
-pub(super) fn source(
-    wanted: &WantedSource,
-    object: &WantedObject,
+pub(super) fn object(
+    asked: Asked<'_>,
     scope: Scope<'_>,
     objects: &Objects,
-) -> Result<Source, Problem> {
-    let mut authorities = of_image(wanted, scope, objects)?;
+) -> Result<Stored, Problem> {
+    let object = asked.object;
+    let mut authorities = of_resource(asked.ca, scope, objects)?;
     let mut place = ObjectPlace {
         bucket: object.bucket.clone().unwrap_or_default(),
         key: object.key.clone(),
@@ -78,17 +87,18 @@ pub(super) fn source(
         path_style: false,
     };
     let mut path_style = object.path_style;
-    let own = wanted.secret.as_deref();
-    let mut secret = own.map(|name| scope.of_image(Kind::Secret, name));
+    let mut secret = asked
+        .secret
+        .map(|name| scope.of_resource(Kind::Secret, name));
     let mut without = Signing::Anonymous;
     match owner(object) {
         Owner::Claim(claim) => {
-            let map = scope.of_image(Kind::ConfigMap, claim);
+            let map = scope.of_resource(Kind::ConfigMap, claim);
             let private = authorities.is_some();
             claimed(&mut place, &map, content(objects, &map)?, private)?;
-            secret.get_or_insert_with(|| scope.of_image(Kind::Secret, claim));
+            secret.get_or_insert_with(|| scope.of_resource(Kind::Secret, claim));
         }
-        Owner::Image => {}
+        Owner::Resource => {}
         Owner::System => {
             let store = scope.store;
             place.endpoint = store.endpoint.clone();
@@ -108,16 +118,14 @@ pub(super) fn source(
         Some(secret) => keys(secret, content(objects, secret)?)?,
         None => without,
     };
-    Ok(Source {
-        place: Place::Object {
-            object: place,
-            signing,
-        },
+    Ok(Stored {
+        place,
+        signing,
         authorities,
     })
 }
 
-/// Fills in what an ObjectBucketClaim's ConfigMap says, where the image does
+/// Fills in what an ObjectBucketClaim's ConfigMap says, where the resource does
 /// not say it itself; `private` says whether the store's certificates are of
 /// a private authority.
 fn claimed(

@@ -1,4 +1,4 @@
-//! How a copy is given up, because its resource is deleted or has failed: the
+//! How work is given up, because its resource is deleted or has failed: the
 //! job is stopped, then its holders go. Pure.
 //!
 //! Invariant: it always ends. Every wait has a deadline; past it, what
@@ -21,7 +21,7 @@ const LOST_HOLDER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// How long anything that is being deleted is waited for.
 pub const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// What is left of a copy.
+/// What is left of the work.
 #[derive(Clone, Copy, Debug)]
 pub struct Remains<'a> {
     /// Every holder of the resource.
@@ -34,20 +34,20 @@ pub struct Remains<'a> {
     pub asked: Timestamp,
 }
 
-/// How far the end is.
+/// How far the end is, of work with jobs `J`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum Ending<J> {
     /// These are to be done; then it is looked at again.
-    Act(Vec<Action>),
+    Act(Vec<Action<J>>),
     /// Something is waited for.
     Wait(String),
     /// Nothing is left that is worth waiting for. Jobs whose time to be
     /// cancelled is over are cancelled beside what comes next.
-    Over(Vec<Action>),
+    Over(Vec<Action<J>>),
 }
 
 /// The next step of the end.
-pub fn step(remains: &Remains<'_>, now: Timestamp) -> Ending {
+pub fn step<J>(remains: &Remains<'_>, now: Timestamp) -> Ending<J> {
     let Remains {
         holders,
         agents,

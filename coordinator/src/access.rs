@@ -1,10 +1,14 @@
-//! How a source is reached: from the names in a specification, through the
-//! Secrets and ConfigMaps that they name, to what an agent is asked with.
+//! How a source of images, or an object store that disks go to, is reached:
+//! from the names in a specification, through the Secrets and ConfigMaps that
+//! they name, to what an agent is asked with.
 //!
-//! 1. [`references`] (no client): the objects that are needed.
-//! 2. [`read::read`] (client required): the objects as they are.
-//! 3. [`resolve`] (no client): the source, or the problem that people are to
+//! 1. [`wanted`] (no client): what a specification names.
+//! 2. [`references`] (no client): the objects that are needed.
+//! 3. [`read::read`] (client required): the objects as they are.
+//! 4. [`resolve`] (no client): the source, or the problem that people are to
 //!    read of.
+//!
+//! [`rejection`] judges what did not let in.
 //!
 //! All of it happens just before a call to an agent, so that a Secret's
 //! content is in no observation, no plan and no status, and so that every
@@ -12,7 +16,9 @@
 
 mod authorities;
 pub mod read;
+pub mod rejection;
 mod store;
+pub mod wanted;
 mod web;
 
 #[cfg(test)]
@@ -21,8 +27,10 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::source::{WantedPlace, WantedSource};
-use crate::agents::source::Source;
+use hypercloud_api::CaReference;
+use wanted::{WantedObject, WantedPlace, WantedSource, WantedStored};
+
+use crate::agents::source::{Source, Stored};
 use crate::holder::Problem;
 
 /// What is read.
@@ -44,15 +52,15 @@ impl Kind {
     }
 }
 
-/// What people read of the operator's objects: whoever makes an image has no
+/// What people read of the operator's objects: whoever makes a resource has no
 /// business with their names. No name of a Secret, as it has blanks.
 pub const DEFAULT_STORE: &str = "the operator's default object store";
 
 /// Whose an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Whose {
-    /// In the image's namespace, and named by the image.
-    Image,
+    /// In the resource's namespace, and named by the resource.
+    Resource,
     /// In the coordinator's namespace, and named by the operator.
     Operator,
 }
@@ -90,7 +98,7 @@ impl fmt::Debug for Content {
 /// The objects that were read; `None` for one that is not there.
 pub type Objects = BTreeMap<Reference, Option<Content>>;
 
-/// The object store that the operator set up for images that name none.
+/// The object store that the operator set up for resources that name none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefaultStore {
     /// The coordinator's namespace, where its objects are.
@@ -107,11 +115,11 @@ pub struct DefaultStore {
     pub ca_config_map: Option<String>,
 }
 
-/// A source as the agents are asked for it.
+/// A source or an object as the agents are asked for it.
 #[derive(Clone, Debug)]
-pub struct Resolved {
-    /// The source.
-    pub source: Source,
+pub struct Resolved<T> {
+    /// The source or the object.
+    pub what: T,
     /// The Secrets that let in there, as `name@version`; the operator's is
     /// called [`DEFAULT_STORE`].
     pub secrets: Vec<String>,
@@ -120,16 +128,16 @@ pub struct Resolved {
 /// Where references lead.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
-    /// The image's namespace.
+    /// The resource's namespace.
     pub namespace: &'a str,
-    /// The store for images that name none.
+    /// The store for resources that name none.
     pub store: &'a DefaultStore,
 }
 
 impl Scope<'_> {
-    fn of_image(&self, kind: Kind, name: &str) -> Reference {
+    fn of_resource(&self, kind: Kind, name: &str) -> Reference {
         Reference {
-            whose: Whose::Image,
+            whose: Whose::Resource,
             kind,
             namespace: self.namespace.to_owned(),
             name: name.to_owned(),
@@ -148,21 +156,40 @@ impl Scope<'_> {
 
 /// The objects by which `wanted` is reached.
 pub fn references(wanted: &WantedSource, scope: Scope<'_>) -> BTreeSet<Reference> {
-    let secret = wanted.secret.iter().map(|name| (Kind::Secret, name));
-    let ca = wanted.ca.iter().map(|ca| (Kind::ConfigMap, &ca.name));
-    let mut needed: BTreeSet<Reference> = secret
-        .chain(ca)
-        .map(|(kind, name)| scope.of_image(kind, name))
-        .collect();
+    let mut needed = named(wanted.secret.as_deref(), wanted.ca.as_ref(), scope);
     match &wanted.place {
         WantedPlace::Http { secret_headers, .. } => needed.extend(
             secret_headers
                 .iter()
-                .map(|name| scope.of_image(Kind::Secret, name)),
+                .map(|name| scope.of_resource(Kind::Secret, name)),
         ),
-        WantedPlace::Object(object) => needed.extend(store::references(wanted, object, scope)),
+        WantedPlace::Object(object) => {
+            needed.extend(store::references(asked(wanted, object), scope))
+        }
     }
     needed
+}
+
+/// The objects by which a stored object is reached.
+pub fn references_of_object(wanted: &WantedStored, scope: Scope<'_>) -> BTreeSet<Reference> {
+    let mut needed = named(wanted.secret.as_deref(), wanted.ca.as_ref(), scope);
+    needed.extend(store::references(wanted.as_asked(), scope));
+    needed
+}
+
+/// The resource's own Secret and certificates.
+fn named(secret: Option<&str>, ca: Option<&CaReference>, scope: Scope<'_>) -> BTreeSet<Reference> {
+    let secret = secret.map(|name| scope.of_resource(Kind::Secret, name));
+    let ca = ca.map(|ca| scope.of_resource(Kind::ConfigMap, &ca.name));
+    secret.into_iter().chain(ca).collect()
+}
+
+fn asked<'a>(wanted: &'a WantedSource, object: &'a WantedObject) -> store::Asked<'a> {
+    store::Asked {
+        object,
+        secret: wanted.secret.as_deref(),
+        ca: wanted.ca.as_ref(),
+    }
 }
 
 /// Whether a Secret lets in at the source, so that another one may where it
@@ -178,7 +205,7 @@ pub fn resolve(
     wanted: &WantedSource,
     scope: Scope<'_>,
     objects: &Objects,
-) -> Result<Resolved, Problem> {
+) -> Result<Resolved<Source>, Problem> {
     let source = match &wanted.place {
         WantedPlace::Http {
             url,
@@ -191,26 +218,40 @@ pub fn resolve(
             };
             Source {
                 place: web::place(url, headers, secrets, scope, objects)?,
-                authorities: authorities::of_image(wanted, scope, objects)?,
+                authorities: authorities::of_resource(wanted.ca.as_ref(), scope, objects)?,
             }
         }
-        WantedPlace::Object(object) => store::source(wanted, object, scope, objects)?,
+        WantedPlace::Object(object) => store::object(asked(wanted, object), scope, objects)?.into(),
     };
+    Ok(resolved(source, objects))
+}
+
+/// The stored object that `wanted` is, given what its objects hold.
+pub fn resolve_object(
+    wanted: &WantedStored,
+    scope: Scope<'_>,
+    objects: &Objects,
+) -> Result<Resolved<Stored>, Problem> {
+    let stored = store::object(wanted.as_asked(), scope, objects)?;
+    Ok(resolved(stored, objects))
+}
+
+fn resolved<T>(what: T, objects: &Objects) -> Resolved<T> {
     let secrets = objects
         .iter()
         .filter(|(reference, _)| reference.kind == Kind::Secret)
         .filter_map(|(reference, content)| {
             let content = content.as_ref()?;
             let name = match reference.whose {
-                Whose::Image => reference.name.as_str(),
+                Whose::Resource => reference.name.as_str(),
                 Whose::Operator => DEFAULT_STORE,
             };
             Some(format!("{name}@{}", content.version))
         });
-    Ok(Resolved {
-        source,
+    Resolved {
+        what,
         secrets: secrets.collect(),
-    })
+    }
 }
 
 /// The content of an object that has to be there.
@@ -224,11 +265,11 @@ fn content<'a>(objects: &'a Objects, reference: &Reference) -> Result<&'a Conten
                 namespace, name, ..
             } = reference;
             let message = match reference.whose {
-                Whose::Image => format!(
-                    "the {kind} {name} does not exist in namespace {namespace}: create it, and the import goes on"
+                Whose::Resource => format!(
+                    "the {kind} {name} does not exist in namespace {namespace}: create it, and the transfer goes on"
                 ),
                 Whose::Operator => format!(
-                    "the {kind} of {DEFAULT_STORE} does not exist: have it created, and the import goes on"
+                    "the {kind} of {DEFAULT_STORE} does not exist: have it created, and the transfer goes on"
                 ),
             };
             Problem {
@@ -245,11 +286,11 @@ fn invalid(reference: &Reference, what: impl fmt::Display) -> Problem {
         namespace, name, ..
     } = reference;
     let message = match reference.whose {
-        Whose::Image => format!(
-            "the {kind} {name} in namespace {namespace} {what}: put it right, and the import goes on"
+        Whose::Resource => format!(
+            "the {kind} {name} in namespace {namespace} {what}: put it right, and the transfer goes on"
         ),
         Whose::Operator => format!(
-            "the {kind} of {DEFAULT_STORE} {what}: have it put right, and the import goes on"
+            "the {kind} of {DEFAULT_STORE} {what}: have it put right, and the transfer goes on"
         ),
     };
     Problem {

@@ -1,24 +1,24 @@
 //! Certificates of authorities that a source's server is trusted by.
 
+use hypercloud_api::CaReference;
 use x509_parser::pem::Pem;
 
-use super::super::source::WantedSource;
 use super::{Content, Kind, Objects, Reference, Scope, content, invalid};
 use crate::holder::Problem;
 
 /// What begins a certificate.
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 
-/// The certificates that the image names, as PEM.
-pub(super) fn of_image(
-    wanted: &WantedSource,
+/// The certificates that the resource names, as PEM.
+pub(super) fn of_resource(
+    ca: Option<&CaReference>,
     scope: Scope<'_>,
     objects: &Objects,
 ) -> Result<Option<String>, Problem> {
-    let Some(ca) = &wanted.ca else {
+    let Some(ca) = ca else {
         return Ok(None);
     };
-    let map = scope.of_image(Kind::ConfigMap, &ca.name);
+    let map = scope.of_resource(Kind::ConfigMap, &ca.name);
     let content = content(objects, &map)?;
     certificates(&map, content, ca.key.as_deref()).map(Some)
 }

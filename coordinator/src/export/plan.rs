@@ -1,0 +1,191 @@
+//! What to do next about one export. Pure: no client, no runtime, no clock.
+//!
+//! Each plan takes the export one step on, from whatever was found. What must
+//! not be forgotten is written to the status *before* anything is done about
+//! it, so a coordinator may die between any two actions.
+//!
+//! The order by which the disk is one that it was at some instant: nobody uses
+//! the volume, and while it is read it is looked whether that stays so; or the
+//! storage took a snapshot of it. The order by which nothing stays in the
+//! store: an upload is in the status until it is complete or its parts are
+//! known to be gone, and no try begins before.
+
+mod deletion;
+mod entry;
+mod finish;
+mod source;
+mod upload;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use hypercloud_api::{ExportPhase, ExportReadFrom, names};
+use k8s_openapi::jiff::Timestamp;
+
+use super::observation::Observation;
+use super::retry;
+use super::validate::validate;
+use super::verdict::{Action, Plan, Verdict, failed, waiting};
+use crate::again::Again;
+use crate::agents::{Failure, JobState};
+use crate::backoff;
+use crate::holder::Problem;
+
+/// How often it is looked at what other people do: pods that come and go,
+/// claims and snapshots.
+const SOON: Duration = Duration::from_secs(3);
+
+/// What to do next, given what was seen at `now`.
+pub fn plan(seen: &Observation, now: Timestamp) -> Plan {
+    let wanted = validate(&seen.export.spec);
+    if seen.export.metadata.deletion_timestamp.is_some() {
+        return deletion::plan(seen, wanted.ok().as_ref(), now);
+    }
+    if is_over(seen) {
+        return deletion::clean_up(seen, wanted.ok().as_ref(), now);
+    }
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err(invalid) => {
+            return Plan::say(failed(invalid.reason(), invalid.to_string()), Again::Now);
+        }
+    };
+    if seen.is_complete() {
+        return finish::plan(seen, &wanted, now);
+    }
+    if let Some(plan) = hopeless(seen) {
+        return plan;
+    }
+    if !seen.has_finalizer(names::FINALIZER) {
+        return Plan::act([Action::AddFinalizer], Verdict::Keep);
+    }
+    if let Some(plan) = outrun(seen) {
+        return plan;
+    }
+    if matches!(seen.phase(), None | Some(ExportPhase::Pending)) {
+        return entry::plan(seen, &wanted, now);
+    }
+    match source::readable(seen) {
+        Ok(volume) => upload::plan(seen, &wanted, volume, now),
+        Err(plan) => *plan,
+    }
+}
+
+/// Whether the export came to its end.
+fn is_over(seen: &Observation) -> bool {
+    matches!(
+        seen.phase(),
+        Some(ExportPhase::Succeeded | ExportPhase::Failed)
+    )
+}
+
+/// Phase to show while something is waited for.
+fn present(seen: &Observation) -> ExportPhase {
+    match seen.phase() {
+        _ if seen.export.metadata.deletion_timestamp.is_some() => ExportPhase::Deleting,
+        Some(ExportPhase::Preparing) => ExportPhase::Preparing,
+        Some(ExportPhase::Exporting) => ExportPhase::Exporting,
+        _ => ExportPhase::Pending,
+    }
+}
+
+/// The verdict on what an upload left and could not be removed, for which
+/// these `secrets` were shown.
+pub fn undiscarded(seen: &Observation, failure: Failure, secrets: &[String]) -> Verdict {
+    if seen.export.metadata.deletion_timestamp.is_some() {
+        let Failure {
+            reason, message, ..
+        } = failure;
+        let message = format!("the parts that were stored cannot be removed: {message}");
+        return waiting(ExportPhase::Deleting, &reason, message);
+    }
+    if is_over(seen) {
+        return Verdict::Keep;
+    }
+    retry::judge_shown(seen, failure, secrets)
+}
+
+/// The verdict on `problem`, which people are to read of while it is waited
+/// for.
+pub fn told(seen: &Observation, problem: Problem) -> Verdict {
+    if is_over(seen) && seen.export.metadata.deletion_timestamp.is_none() {
+        return Verdict::Keep;
+    }
+    waiting(present(seen), &problem.reason, problem.message)
+}
+
+/// What cannot come to its end any more, or never could.
+fn hopeless(seen: &Observation) -> Option<Plan> {
+    let name = seen.pvc();
+    let fail = |reason: &str, message: String| {
+        let mut verdict = failed(reason, message);
+        if let Verdict::Failed { upload_id, .. } = &mut verdict {
+            *upload_id = retry::left(seen);
+        }
+        Some(Plan::say(verdict, Again::Now))
+    };
+    let mut reserved = names::RESERVED_CLAIM_PREFIXES.iter();
+    if reserved.any(|prefix| name.starts_with(prefix)) {
+        let message = format!(
+            "the claim {name} is the storage system's own, which nobody exports: name the claim of a disk; of an image, make a disk with a VirtualMachinePvc and export that"
+        );
+        return fail("ClaimReserved", message);
+    }
+    // Nothing was accepted yet, so nothing can have gone away; what a snapshot
+    // was taken of is not needed any more, nor what was read to its end.
+    let accepted = seen.status()?.pvc_uid.as_deref()?;
+    if is_kept(seen) || seen.has_succeeded() {
+        return None;
+    }
+    let what = match &seen.target {
+        None => "is gone",
+        Some(target) if target.uid != accepted => "is another one of the same name",
+        Some(target) if target.deleting => "is being deleted",
+        Some(target) if target.lost => "has lost its volume",
+        Some(_) => return None,
+    };
+    let message = format!("the claim {name} {what}; nothing was exported");
+    fail("PvcGone", message)
+}
+
+/// A try that was given up came to its end before it could be stopped: what it
+/// made is there, and may be of a disk that was in use.
+fn outrun(seen: &Observation) -> Option<Plan> {
+    let id = seen.job_id();
+    let mut others = seen.agents.jobs.iter().filter(|other| other.job.id != id);
+    let known = seen.status().is_some_and(|status| status.replaces_own);
+    if known || !others.any(|other| other.job.state == JobState::Succeeded) {
+        return None;
+    }
+    let verdict = Verdict::MadeAnew {
+        reason: "StartedOver".to_owned(),
+        message: "a try that was given up made an object: it is made anew".to_owned(),
+    };
+    Some(Plan::say(verdict, Again::Now))
+}
+
+/// Whether the disk is kept as it was, in a snapshot or in what that was
+/// restored to.
+fn is_kept(seen: &Observation) -> bool {
+    let snapshot = seen.snapshot.as_ref().is_some_and(|own| own.is_usable());
+    seen.has_the_disk() || (seen.read_from() == Some(ExportReadFrom::Snapshot) && snapshot)
+}
+
+/// Any agent: which one is spread over the exports.
+fn any_agent(seen: &Observation) -> Option<&String> {
+    let agents = &seen.agents.synced;
+    let pick = backoff::hash(seen.uid(), seen.attempt()) as usize;
+    agents.get(pick.checked_rem(agents.len())?)
+}
+
+/// The present try is given up, and it is nobody's fault.
+fn start_over(seen: &Observation, reason: &str, message: String) -> Plan {
+    let verdict = Verdict::StartOver {
+        reason: reason.to_owned(),
+        message,
+        upload_id: retry::left(seen),
+    };
+    Plan::say(verdict, Again::Now)
+}
