@@ -103,12 +103,11 @@ row_run() {
         none) ways=(hcs base) ;;
         # A disk of 2 TiB in a file, with a MiB of data in every 64 GiB.
         wide)
-            ways=(hcs) rounds=1 COMPRESSION=zlib INPUT=$work/wide
-            truncate --size 2T "$INPUT"
+            ways=(hcs) rounds=1 COMPRESSION=zlib SOURCE=$work/wide
+            truncate --size 2T "$SOURCE"
             for ((run = 0; run < 32; run++)); do
-                dd if="$disk" of="$INPUT" bs=1M count=1 seek=$((run << 16)) skip=$run conv=notrunc status=none
+                dd if="$disk" of="$SOURCE" bs=1M count=1 seek=$((run << 16)) skip=$run conv=notrunc status=none
             done
-            SOURCE=$INPUT
             ;;
         *) echo "error: no row is called $row; there are: zlib zstd none wide" >&2; exit 2 ;;
     esac
@@ -118,12 +117,11 @@ row_run() {
         OBJECT=s3://bench/$row-$way
         export OBJECT
         WAY=$way measure "$row" 0 || continue
-        case $way in
-            # Its content would have to be read for hours.
-            compress) ;;
-            *) if [ "$row" != wide ]; then
-                object_holds "$disk" || { failures+=("$row $way: another disk"); continue; }
-            fi ;;
+        case $row/$way in
+            */compress) ;;
+            # Comparing all of it would take an hour.
+            wide/*) ;;
+            *) object_holds "$disk" || { failures+=("$row $way: another disk"); continue; } ;;
         esac
         good+=("$way")
     done
