@@ -47,6 +47,7 @@ mon host = $monitors
 auth cluster required = none
 auth service required = none
 auth client required = none
+ms mon client mode = crc
 public network = 127.0.0.0/8
 public addr = 127.0.0.1
 cluster addr = 127.0.0.1
@@ -82,7 +83,7 @@ CONF
     radosgw-admin --conf "$conf" user create --uid tests --display-name tests \
         --access-key "$AWS_ACCESS_KEY_ID" --secret "$AWS_SECRET_ACCESS_KEY" >/dev/null 2>"$folder/said" ||
         { cat "$folder/said" >&2; return 1; }
-    radosgw --conf "$conf" --name client.gateway --pid-file "$folder/gateway.pid" \
+    timeout 120 radosgw --conf "$conf" --name client.gateway --pid-file "$folder/gateway.pid" \
         --rgw-frontends "beast endpoint=127.0.0.1:$port"
     wait_for "the gateway answers" gateway_answers
 }
