@@ -1,7 +1,6 @@
 //! `VirtualMachineVolumeExport`s as a test makes them and watches them, and
 //! the object store that they go to.
 
-use std::io;
 use std::path::Path;
 
 use anyhow::Context;
@@ -177,6 +176,6 @@ pub async fn download_url(
 
 /// Writes an object of the store to a file.
 pub fn save(store: &Store, key: &str, path: &Path) -> anyhow::Result<()> {
-    let bytes = store.object(key).ok_or(io::ErrorKind::NotFound);
-    Ok(std::fs::write(path, bytes.with_context(|| key.to_owned())?)?)
+    let bytes = store.object(key).with_context(|| format!("no object {key}"))?;
+    Ok(std::fs::write(path, bytes)?)
 }
