@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use s3s::dto::*;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
@@ -41,6 +42,7 @@ impl S3 for Shared {
         let all = self.all();
         let buckets = all.keys().map(|name| Bucket {
             name: Some(name.clone()),
+            creation_date: Some(SystemTime::UNIX_EPOCH.into()),
             ..Bucket::default()
         });
         Ok(S3Response::new(ListBucketsOutput {
