@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Exports to a real Ceph object gateway and back, by the command line: every
 # format, resumed and given up uploads, objects that are there already. Where
-# Ceph cannot be had, this says so and is skipped.
+# Ceph cannot be had, this says so and is skipped. HCS names an hcs that is
+# built already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/path.sh
@@ -13,8 +14,8 @@ if ! scripts/packages.sh /usr/bin/ceph-mon:ceph-mon /usr/bin/ceph-osd:ceph-osd \
     exit 0
 fi
 awscli
-cargo build --quiet --workspace --bins
-hcs=${CARGO_TARGET_DIR:-target}/debug/hcs
+if [ -z "${HCS:-}" ]; then cargo build --quiet --workspace --bins; fi
+hcs=${HCS:-${CARGO_TARGET_DIR:-target}/debug/hcs}
 work=$(mktemp -d)
 trap 'tests/ceph/gateway.sh down "$work/ceph"; rm -rf "$work"' EXIT
 
@@ -78,34 +79,45 @@ s3 s3 cp --only-show-errors s3://vm-image/zlib "$work/object"
 same qcow2 "$work/object" overwrite
 pass "an object is replaced only where that is wanted"
 
-# Killed once a part is stored, it goes on.
+# parts KEY: how many parts of it are stored.
 parts() {
     local id
     id=$(s3 s3api list-multipart-uploads --bucket vm-image --query 'Uploads[0].UploadId' --output text)
-    [ "$id" != None ] || { echo 0; return; }
-    s3 s3api list-parts --bucket vm-image --key killed --upload-id "$id" \
-        --query 'length(Parts || `[]`)' --output text 2>/dev/null || echo 0
+    if [ "$id" = None ]; then echo 0; return; fi
+    s3 s3api list-parts --bucket vm-image --key "$1" --upload-id "$id" \
+        --query 'length(Parts || `[]`)' --output text
 }
-"$hcs" image export "$work/disk.raw" s3://vm-image/killed "${store[@]}" --compression none --resume >/dev/null 2>&1 & running=$!
-while kill -0 $running 2>/dev/null && [ "$(parts)" -lt 2 ]; do :; done
-if kill -KILL $running 2>/dev/null; then
-    wait $running 2>/dev/null || true
-    pass "killed with $(parts) parts stored"
-fi
-"$hcs" image export "$work/disk.raw" s3://vm-image/killed "${store[@]}" --compression none --resume >/dev/null
+
+# midway KEY OPTION...: an export that is halted with some parts stored, in
+# the process `running`.
+midway() {
+    local key=$1
+    shift
+    "$hcs" image export "$work/disk.raw" "s3://vm-image/$key" "${store[@]}" --format raw "$@" \
+        >/dev/null 2>&1 & running=$!
+    while :; do
+        read -r -t 0.1 <> <(:) || true
+        kill -STOP $running 2>/dev/null || fail "$key: it was too fast"
+        if [ "$(parts "$key")" -ge 2 ]; then return; fi
+        kill -CONT $running
+    done
+}
+
+midway killed --resume
+kill -KILL $running
+wait $running 2>/dev/null || true
+stored=$(parts killed)
+"$hcs" image export "$work/disk.raw" s3://vm-image/killed "${store[@]}" --format raw --resume >/dev/null
 no_uploads killed
 s3 s3 cp --only-show-errors s3://vm-image/killed "$work/object"
-same qcow2 "$work/object" killed
-pass "a killed export goes on"
+same raw "$work/object" killed
+pass "an export that was killed with $stored parts stored goes on"
 
-"$hcs" image export "$work/disk.raw" s3://vm-image/stopped "${store[@]}" --compression none >/dev/null 2>&1 & running=$!
-until [ -n "$(s3 s3api list-multipart-uploads --bucket vm-image --query 'Uploads[0].UploadId' --output text | grep -v None)" ]; do
-    kill -0 $running 2>/dev/null || break
-done
-kill -INT $running 2>/dev/null || true
-if wait $running; then echo "note: it was done before it was stopped"; else
-    no_uploads stopped
-    if s3 s3api head-object --bucket vm-image --key stopped >/dev/null 2>&1; then fail "half an object"; fi
-    pass "a stopped export leaves nothing"
-fi
+midway stopped
+kill -INT $running
+kill -CONT $running
+if wait $running; then fail "it was done before it was stopped"; fi
+no_uploads stopped
+if s3 s3api head-object --bucket vm-image --key stopped >/dev/null 2>&1; then fail "half an object"; fi
+pass "an export that is stopped leaves nothing"
 echo "ceph: $passed passed, 0 failed; $((SECONDS - start)) s"
