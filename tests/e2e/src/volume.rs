@@ -1,5 +1,7 @@
 //! Volumes that a test fills and reads, by pods that mount them.
 
+use anyhow::Context;
+
 use crate::cluster::Scope;
 use crate::{reader, rollback};
 
@@ -33,7 +35,9 @@ impl Mode {
     /// SHA-256 of the first `mebibytes` of the disk.
     pub async fn sha256(self, scope: &Scope, claim: &str, mebibytes: u64) -> anyhow::Result<String> {
         let script = format!("head -c {} $DISK | sha256sum", mebibytes << 20);
-        self.run(scope, claim, &script).await
+        let said = self.run(scope, claim, &script).await?;
+        let digest = said.split_whitespace().next();
+        digest.map(str::to_owned).context("no digest was printed")
     }
 
     /// A disk of `mebibytes` with noise in its first `data` mebibytes and at

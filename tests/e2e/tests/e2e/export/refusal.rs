@@ -19,7 +19,7 @@ async fn an_object_is_replaced_only_where_that_is_wanted() -> anyhow::Result<()>
     export::start(scope, "careful", spec).await?;
     let (reason, message) = export::failed(scope, "careful").await?;
     assert_eq!(reason, "ObjectExists", "{message}");
-    assert!(message.contains("overwrite"), "{message}");
+    assert!(message.contains("exists already"), "{message}");
     assert_eq!(store.object("there").as_deref(), Some(&b"somebody's own"[..]));
     stage.assert_only(&["there"]);
 
