@@ -143,6 +143,11 @@ impl Course {
         self.done.load(Ordering::Relaxed)
     }
 
+    /// Nothing more is made: whoever waits for more of the disk is told so.
+    pub(super) fn give_up(&self) {
+        drop(self.image.lock().take());
+    }
+
     /// One worker, from its beginning to its end. The last one to end makes
     /// the last parts.
     pub(super) fn work(&self) -> Result<(), TransferError> {

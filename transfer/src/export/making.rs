@@ -233,6 +233,7 @@ impl Making {
             self.made.close();
         }
         if result.is_err() {
+            self.course.give_up();
             // Its end says nothing more.
             let _ = self.digest().await;
         }
