@@ -13,7 +13,7 @@ use test_store::Store;
 const SIZE: u64 = 256;
 const DATA: u64 = 200;
 /// So many parts are let in before somebody is killed.
-const FIRST: u64 = 5;
+const FIRST: u64 = 8;
 
 /// How often an upload of `key` was begun.
 fn begun(store: &Store, key: &str) -> usize {
@@ -54,6 +54,7 @@ async fn whoever_is_killed_the_object_is_right_or_not_there() -> anyhow::Result<
     let sha256 = BLOCK.sha256(&scope, "disk", SIZE).await?;
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("object");
+    let mut sent = Vec::new();
     for victim in ["agent", "coordinator", "resource"] {
         let before = store.stored_parts();
         store.allow(FIRST);
@@ -93,8 +94,11 @@ async fn whoever_is_killed_the_object_is_right_or_not_there() -> anyhow::Result<
         // It is one upload that goes on.
         assert_eq!(begun(&store, victim), 1, "{:?}", store.requests());
         println!("{victim} killed: {} parts sent", parts(&store, victim));
+        sent.push(parts(&store, victim));
         export::tidy(&scope, &uid).await?;
     }
+    // The agent that came back did not begin again.
+    assert!(sent[0] < sent[1] + FIRST as usize, "{sent:?}");
     // What was let in is there, and nothing else.
     let objects = store.objects();
     let keys: Vec<_> = objects.iter().map(|(key, _)| key.as_str()).collect();
