@@ -276,7 +276,10 @@ async fn a_stopped_export_waits_for_its_keys_and_goes_on_from_its_parts() {
         assert_eq!(store.uploads(), []);
         let (stored, needed) = (store.stored_parts(), store.object(KEY).unwrap().len() >> 23);
         eprintln!("{stored} parts stored for an object of about {needed}");
-        assert!(stored < needed as u64 + 9, "{stored} of {needed}: not resumed");
+        assert!(
+            stored < needed as u64 + 9,
+            "{stored} of {needed}: not resumed"
+        );
     }
 }
 
@@ -328,7 +331,10 @@ fn fetch(url: &str) -> (String, Vec<u8>) {
     .unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let end = answer
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap();
     let body = answer.split_off(end + 4);
     let head = String::from_utf8(answer).unwrap();
     (head.lines().next().unwrap().to_owned(), body)
@@ -354,7 +360,9 @@ async fn an_address_lets_in_without_keys_and_is_not_logged() {
     assert_eq!(store.seen().len(), before, "the store is not asked");
     assert!(url.contains("X-Amz-Expires=60"), "{url}");
     assert!(!url.contains(KEYS.1));
-    let (status, body) = tokio::task::spawn_blocking(move || fetch(&url)).await.unwrap();
+    let (status, body) = tokio::task::spawn_blocking(move || fetch(&url))
+        .await
+        .unwrap();
     assert!(status.contains("200"), "{status}");
     assert!(body == content);
     let (status, _) = fetch(&format!("{}/{BUCKET}/disks/my%20disk", store.endpoint()));
@@ -368,7 +376,9 @@ async fn what_cannot_be_exported_is_told_by_its_reason_and_leaves_nothing() {
         return;
     }
     let (kubelet, agent) = (Kubelet::new(), Agent::new());
-    let store = Store::start(Setup::with("taken", b"somebody's")).await.unwrap();
+    let store = Store::start(Setup::with("taken", b"somebody's"))
+        .await
+        .unwrap();
     let volume = Volume::block(&kubelet, "pvc-1", &disk(24));
     let _child = agent.spawn(kubelet.root());
     let mut client = agent.client().await;

@@ -132,7 +132,10 @@ async fn fifty_kills_leave_a_right_object_or_none_and_no_parts() {
             }
         }
         let left = store.uploads();
-        assert!(left.iter().all(|upload| upload.parts.is_empty()), "{what}: {left:?}");
+        assert!(
+            left.iter().all(|upload| upload.parts.is_empty()),
+            "{what}: {left:?}"
+        );
         if let Some(object) = store.object(&key) {
             expected.judge(&object, "qcow2");
             completed += 1;
