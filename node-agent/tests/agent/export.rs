@@ -243,6 +243,32 @@ async fn a_cancelled_export_leaves_neither_object_nor_parts() {
     halfway.volume.let_go();
 }
 
+/// Everything between the volume and the store is full, and nothing moves.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_to_a_store_that_hangs_is_cancelled_as_quickly() {
+    if !is_root("an_export_to_a_store_that_hangs_is_cancelled_as_quickly") {
+        return;
+    }
+    let halfway = Halfway::new(256, 1).await;
+    let mut client = halfway.agent.client().await;
+    let (mut still, mut before) = (0, 0);
+    eventually("nothing moves any more", async || {
+        let read = job(&mut client, JOB).await.progress.unwrap().received;
+        still = if read == before { still + 1 } else { 0 };
+        before = read;
+        (still == 50).then_some(())
+    })
+    .await;
+    let asked_at = Instant::now();
+    let forgotten = tokio::time::timeout(DEADLINE, forget(&mut client, JOB));
+    forgotten.await.expect("it ends");
+    let took = asked_at.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(halfway.store.uploads(), []);
+    assert_eq!(halfway.store.objects(), []);
+    halfway.volume.let_go();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_export_waits_for_its_keys_and_goes_on_from_its_parts() {
     if !is_root("a_stopped_export_waits_for_its_keys_and_goes_on_from_its_parts") {
