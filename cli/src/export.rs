@@ -17,9 +17,7 @@ use hypercloud_api::{
 use url::Url;
 
 use crate::arguments::{Compression, ExportKind, Shown};
-use crate::cluster::{
-    self, ClusterArguments, Waiting, duration, generated_name, object_name,
-};
+use crate::cluster::{self, ClusterArguments, Waiting, duration, generated_name, object_name};
 use crate::source::ObjectName;
 
 /// The times that an address for fetching may be good for.

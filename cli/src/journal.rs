@@ -80,9 +80,12 @@ impl Journal<ExportCheckpoint> {
     /// The journal of an export to an object.
     pub(crate) fn of_export(target: &StoredObject) -> Self {
         let endpoint = target.store.endpoint.as_ref().map(url::Url::as_str);
+        let endpoint = endpoint.unwrap_or_default();
+        // Without an endpoint, the region says which store it is.
+        let region = target.store.region.as_deref().unwrap_or_default();
         let mut what = Sha256::new();
         // The length first, so that no two targets read the same.
-        for part in [endpoint.unwrap_or_default(), &target.bucket, &target.key] {
+        for part in [endpoint, region, &target.bucket, &target.key] {
             what.update((part.len() as u64).to_le_bytes());
             what.update(part);
         }

@@ -176,7 +176,8 @@ impl Reporter {
         self.tell(&Event::Left { upload, message });
         if self.format == Format::Text {
             let words = "the store may keep parts of the upload";
-            self.bar.suspend(|| eprintln!("warning: {words} {upload}: {message}"));
+            self.bar
+                .suspend(|| eprintln!("warning: {words} {upload}: {message}"));
         }
     }
 

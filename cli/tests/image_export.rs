@@ -235,9 +235,17 @@ async fn an_export_goes_on_from_its_parts_where_it_was_asked_to() {
     interrupt(&child);
     let (code, event) = ended(child).await;
     assert_eq!((code, &event["reason"]), (Some(1), &"Cancelled".into()));
-    let parts: usize = store.uploads().iter().map(|upload| upload.parts.len()).sum();
+    let parts: usize = store
+        .uploads()
+        .iter()
+        .map(|upload| upload.parts.len())
+        .sum();
     assert!(parts > 0 && kept() == 1, "{parts} parts are kept");
-    let text = std::fs::read_dir(&journals).unwrap().next().unwrap().unwrap();
+    let text = std::fs::read_dir(&journals)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
     let text = std::fs::read_to_string(text.path()).unwrap();
     assert!(!text.contains(KEYS.0) && !text.contains(KEYS.1));
 
@@ -249,7 +257,10 @@ async fn an_export_goes_on_from_its_parts_where_it_was_asked_to() {
     assert_eq!((store.uploads(), kept()), (vec![], 0));
     let needed = store.object(KEY).unwrap().len() as u64 >> 23;
     let stored = store.stored_parts();
-    assert!(stored < needed + 12, "{stored} parts stored for about {needed}");
+    assert!(
+        stored < needed + 12,
+        "{stored} parts stored for about {needed}"
+    );
 }
 
 #[tokio::test]

@@ -4,9 +4,7 @@
 use std::fmt;
 
 use crate::agent::v1::presign_object_response::Result as Presigned;
-use crate::agent::v1::{
-    AccessKeys, BasicCredentials, Header, HttpSource, PresignObjectResponse,
-};
+use crate::agent::v1::{AccessKeys, BasicCredentials, Header, HttpSource, PresignObjectResponse};
 
 impl fmt::Debug for AccessKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -65,7 +65,10 @@ pub(crate) struct Download {
 impl Outcome for Done {
     fn shown(&self) -> String {
         let size = HumanBytes(self.size);
-        let mut lines = vec![format!("exported: {}, {size} ({} bytes)", self.url, self.size)];
+        let mut lines = vec![format!(
+            "exported: {}, {size} ({} bytes)",
+            self.url, self.size
+        )];
         let told = [
             ("address", &self.address),
             ("etag", &self.etag),
@@ -222,6 +225,9 @@ mod tests {
                 "disk: sha256:0a",
             ]
         );
-        assert!(lines[4].contains("--namespace team secret export-download"), "{shown}");
+        assert!(
+            lines[4].contains("--namespace team secret export-download"),
+            "{shown}"
+        );
     }
 }

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::carry_out;
-use crate::cluster::mock::{Heard, TO_THE_END, create, event, failed, played, server, status, watch};
+use crate::cluster::mock::{
+    Heard, TO_THE_END, create, event, failed, played, server, status, watch,
+};
 
 const NAME: &str = "disk-x7k2p";
 
@@ -40,14 +42,17 @@ async fn an_export_is_made_and_followed_to_its_end() {
     done["object"] = json!({"url": "s3://images/a/b", "size": 9});
     done["disk"] = json!({"virtualSize": 1000, "digest": "sha256:0a"});
     let preparing = status("Preparing", "SnapshotTaking", "soon");
-    let (api, made) = server(NAME, vec![
-        create(201, object("1", json!({}))),
-        watch(vec![
-            event("MODIFIED", object("2", preparing)),
-            event("MODIFIED", object("3", working)),
-            event("MODIFIED", object("4", done)),
-        ]),
-    ]);
+    let (api, made) = server(
+        NAME,
+        vec![
+            create(201, object("1", json!({}))),
+            watch(vec![
+                event("MODIFIED", object("2", preparing)),
+                event("MODIFIED", object("3", working)),
+                event("MODIFIED", object("4", done)),
+            ]),
+        ],
+    );
     let mut heard = Heard::default();
     let never = std::future::pending();
     let export = asked(&[]).unwrap();
@@ -91,16 +96,39 @@ async fn one_that_is_deleted_is_told_of_in_its_own_words() {
     let (result, _) = played(NAME, asked(&[]).unwrap(), script).await;
     let (code, reason, message) = failed(result);
     assert_eq!((code, reason.as_str()), (4, "Vanished"));
-    assert!(message.starts_with("the export disk-x7k2p in namespace team"), "{message}");
-    assert!(message.contains("what was stored is discarded"), "{message}");
+    assert!(
+        message.starts_with("the export disk-x7k2p in namespace team"),
+        "{message}"
+    );
+    assert!(
+        message.contains("what was stored is discarded"),
+        "{message}"
+    );
 }
 
 #[test]
 fn every_word_has_its_place_in_the_resource() {
     let export = asked(&[
-        "--name", "mine", "--format", "raw", "--compression", "none", "--overwrite", "--digest",
-        "none", "--download-url", "12h", "--endpoint", "https://store.test:9000", "--region",
-        "eu-west-3", "--path-style", "--secret", "keys", "--ca-config-map", "authorities",
+        "--name",
+        "mine",
+        "--format",
+        "raw",
+        "--compression",
+        "none",
+        "--overwrite",
+        "--digest",
+        "none",
+        "--download-url",
+        "12h",
+        "--endpoint",
+        "https://store.test:9000",
+        "--region",
+        "eu-west-3",
+        "--path-style",
+        "--secret",
+        "keys",
+        "--ca-config-map",
+        "authorities",
     ])
     .unwrap();
     assert_eq!(export.metadata.name.as_deref(), Some("mine"));

@@ -92,10 +92,7 @@ pub(super) async fn run(
         ExportTarget::Object(object) => Some(object.clone()),
         ExportTarget::File(_) => None,
     };
-    let journal = object
-        .as_ref()
-        .filter(|_| resume)
-        .map(Journal::of_export);
+    let journal = object.as_ref().filter(|_| resume).map(Journal::of_export);
     let course = Arc::new(Course {
         reporter: Arc::clone(reporter),
         journal: journal.clone(),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::carry_out;
 use crate::cluster::Failure;
+use crate::cluster::carry_out;
 use crate::cluster::mock::{
     Exchange, Heard, TO_THE_END, create, event, failed, get, refusal, server, status, watch,
 };
@@ -39,17 +39,20 @@ async fn a_rollback_is_made_and_followed_to_its_end() {
         "nodeName": "n1", "bytesTotal": 1000, "bytesDone": 420, "bytesWritten": 7}});
     let mut done = status("Succeeded", "RolledBack", "9 bytes written");
     done["copy"] = json!({"jobId": "u1-0", "nodeName": "n1", "bytesDone": 1000, "bytesWritten": 9});
-    let (api, made) = server(NAME, vec![
-        create(201, object("1", json!({}))),
-        watch(vec![
-            event(
-                "MODIFIED",
-                object("2", status("Preparing", "Restoring", "soon")),
-            ),
-            event("MODIFIED", object("3", working)),
-            event("MODIFIED", object("4", done)),
-        ]),
-    ]);
+    let (api, made) = server(
+        NAME,
+        vec![
+            create(201, object("1", json!({}))),
+            watch(vec![
+                event(
+                    "MODIFIED",
+                    object("2", status("Preparing", "Restoring", "soon")),
+                ),
+                event("MODIFIED", object("3", working)),
+                event("MODIFIED", object("4", done)),
+            ]),
+        ],
+    );
     let mut heard = Heard::default();
     let never = std::future::pending();
     let result = carry_out(&api, asked(), &TO_THE_END, &mut heard, never).await;

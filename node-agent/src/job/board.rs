@@ -52,6 +52,10 @@ impl Status {
 }
 
 /// A difference between two looks at the board.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few changes are looked at at once, and most are of jobs that are there"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// The job as it stands now.

@@ -142,9 +142,7 @@ impl Drive {
     fn stored(&self) -> Option<(ObjectLocation, String)> {
         let record = &self.driven.lock().record;
         match &record.spec {
-            JobSpec::Export(export) => {
-                Some((export.object.clone(), record.state.upload.clone()?))
-            }
+            JobSpec::Export(export) => Some((export.object.clone(), record.state.upload.clone()?)),
             JobSpec::Import(_) | JobSpec::Copy(_) => None,
         }
     }

@@ -15,8 +15,11 @@ use super::state::{Failure, Phase, State};
 /// wrong.
 const OUTAGES: &[&str] = &[
     "ConnectFailed",
+    "CredentialsExpired",
+    "CredentialsUnavailable",
     "Interrupted",
     "NameNotResolved",
+    "ObjectStoreError",
     "ServerError",
     "SlowDown",
     "Stalled",
@@ -78,6 +81,10 @@ mod tests {
             (&moving, failure("Stalled", true), 0, true),
             (&moving, failure("ConnectFailed", true), 4, true),
             (&moving, failure("ConnectFailed", true), 5, false),
+            (&moving, failure("CredentialsUnavailable", true), 0, true),
+            // Whatever a store says with a status that passes, and other.
+            (&moving, failure("ObjectStoreError", true), 0, true),
+            (&moving, failure("ObjectStoreError", false), 0, false),
             (&moving, failure("Stalled", false), 0, false),
             (&moving, failure("NotFound", false), 0, false),
             (&moving, failure("WriteFailed", true), 0, false),

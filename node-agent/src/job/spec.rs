@@ -63,10 +63,6 @@ impl fmt::Display for JobId {
 }
 
 /// What a job is asked to do.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a node has few jobs, and most are imports"
-)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum JobSpec {

@@ -250,7 +250,10 @@ fn an_upload_is_shown_until_its_parts_are_an_object_or_gone() {
         ..State::accepted()
     };
     let (state, effects) = step(fresh, Event::Uploading("u".into()));
-    assert_eq!((state.upload.as_deref(), effects), (Some("u"), vec![Report]));
+    assert_eq!(
+        (state.upload.as_deref(), effects),
+        (Some("u"), vec![Report])
+    );
     let (state, effects) = step(state, Event::Uploading("u".into()));
     assert!(effects.is_empty(), "nothing new");
     let (state, _) = step(state, Event::Checkpointed(checkpoint(1)));
@@ -258,7 +261,11 @@ fn an_upload_is_shown_until_its_parts_are_an_object_or_gone() {
     let (restarted, _) = step(state.clone(), Event::Restarted);
     assert_eq!(restarted.upload.as_deref(), Some("u"));
     let (failed, _) = step(state.clone(), Event::Failed(failure()));
-    assert_eq!(failed.upload.as_deref(), Some("u"), "its parts may be there");
+    assert_eq!(
+        failed.upload.as_deref(),
+        Some("u"),
+        "its parts may be there"
+    );
     let (discarded, effects) = step(state.clone(), Event::Discarded);
     assert_eq!((&discarded.upload, &discarded.checkpoint), (&None, &None));
     assert!(effects.is_empty());

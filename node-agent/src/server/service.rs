@@ -268,8 +268,8 @@ mod tests {
     use tokio::time::Instant;
     use tonic::Code;
 
-    use super::*;
     use super::super::turns::TURN_LIMIT;
+    use super::*;
     use crate::engine::{CopyOrder, ExportOrder, Exported, ImportOrder, Imported, Observer};
     use crate::job::state::Progress;
     use crate::source::{Access, Facts, ObjectLocation, Secret, Source};
@@ -447,7 +447,10 @@ mod tests {
             let Some(Presigned::Failure(failure)) = answer.result else {
                 panic!("an address")
             };
-            assert_eq!((failure.reason.as_str(), failure.retryable), ("StoreTimeout", true));
+            assert_eq!(
+                (failure.reason.as_str(), failure.retryable),
+                ("StoreTimeout", true)
+            );
         }
         let answer = quick.await.unwrap().unwrap().into_inner();
         let expected = Presigned::Url("s3://images/disk?60".into());

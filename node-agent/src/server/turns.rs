@@ -35,10 +35,7 @@ impl Turns {
     ///
     /// # Errors
     /// No turn came.
-    pub(super) async fn call<T>(
-        &self,
-        call: impl Future<Output = T>,
-    ) -> Result<Option<T>, Status> {
+    pub(super) async fn call<T>(&self, call: impl Future<Output = T>) -> Result<Option<T>, Status> {
         let turn = tokio::time::timeout(TURN_LIMIT, self.semaphore.acquire()).await;
         let _turn = turn.map_err(|_| Status::resource_exhausted(self.full))?;
         Ok(tokio::time::timeout(CALL_LIMIT, call).await.ok())

@@ -243,6 +243,32 @@ async fn a_cancelled_export_leaves_neither_object_nor_parts() {
     halfway.volume.let_go();
 }
 
+/// Everything between the volume and the store is full, and nothing moves.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_to_a_store_that_hangs_is_cancelled_as_quickly() {
+    if !is_root("an_export_to_a_store_that_hangs_is_cancelled_as_quickly") {
+        return;
+    }
+    let halfway = Halfway::new(256, 1).await;
+    let mut client = halfway.agent.client().await;
+    let (mut still, mut before) = (0, 0);
+    eventually("nothing moves any more", async || {
+        let read = job(&mut client, JOB).await.progress.unwrap().received;
+        still = if read == before { still + 1 } else { 0 };
+        before = read;
+        (still == 50).then_some(())
+    })
+    .await;
+    let asked_at = Instant::now();
+    let forgotten = tokio::time::timeout(DEADLINE, forget(&mut client, JOB));
+    forgotten.await.expect("it ends");
+    let took = asked_at.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(halfway.store.uploads(), []);
+    assert_eq!(halfway.store.objects(), []);
+    halfway.volume.let_go();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_export_waits_for_its_keys_and_goes_on_from_its_parts() {
     if !is_root("a_stopped_export_waits_for_its_keys_and_goes_on_from_its_parts") {
@@ -276,7 +302,10 @@ async fn a_stopped_export_waits_for_its_keys_and_goes_on_from_its_parts() {
         assert_eq!(store.uploads(), []);
         let (stored, needed) = (store.stored_parts(), store.object(KEY).unwrap().len() >> 23);
         eprintln!("{stored} parts stored for an object of about {needed}");
-        assert!(stored < needed as u64 + 9, "{stored} of {needed}: not resumed");
+        assert!(
+            stored < needed as u64 + 9,
+            "{stored} of {needed}: not resumed"
+        );
     }
 }
 
@@ -328,7 +357,10 @@ fn fetch(url: &str) -> (String, Vec<u8>) {
     .unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let end = answer
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap();
     let body = answer.split_off(end + 4);
     let head = String::from_utf8(answer).unwrap();
     (head.lines().next().unwrap().to_owned(), body)
@@ -354,7 +386,9 @@ async fn an_address_lets_in_without_keys_and_is_not_logged() {
     assert_eq!(store.seen().len(), before, "the store is not asked");
     assert!(url.contains("X-Amz-Expires=60"), "{url}");
     assert!(!url.contains(KEYS.1));
-    let (status, body) = tokio::task::spawn_blocking(move || fetch(&url)).await.unwrap();
+    let (status, body) = tokio::task::spawn_blocking(move || fetch(&url))
+        .await
+        .unwrap();
     assert!(status.contains("200"), "{status}");
     assert!(body == content);
     let (status, _) = fetch(&format!("{}/{BUCKET}/disks/my%20disk", store.endpoint()));
@@ -368,7 +402,9 @@ async fn what_cannot_be_exported_is_told_by_its_reason_and_leaves_nothing() {
         return;
     }
     let (kubelet, agent) = (Kubelet::new(), Agent::new());
-    let store = Store::start(Setup::with("taken", b"somebody's")).await.unwrap();
+    let store = Store::start(Setup::with("taken", b"somebody's"))
+        .await
+        .unwrap();
     let volume = Volume::block(&kubelet, "pvc-1", &disk(24));
     let _child = agent.spawn(kubelet.root());
     let mut client = agent.client().await;

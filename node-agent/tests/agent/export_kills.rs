@@ -112,6 +112,9 @@ async fn fifty_kills_leave_a_right_object_or_none_and_no_parts() {
                 assert_eq!(job.state(), proto::JobState::Succeeded, "{what}: {job:?}");
                 assert_eq!(job.digest, Some(expected.digest()), "{what}");
                 assert!(store.object(&key).is_some(), "{what}");
+                // Not even one that had no part when the agent was killed.
+                let left = store.uploads().into_iter().any(|upload| upload.key == key);
+                assert!(!left, "{what}");
                 forget(&mut client, &id).await;
             }
             End::Cancelled => forget(&mut client, &id).await,
@@ -132,7 +135,10 @@ async fn fifty_kills_leave_a_right_object_or_none_and_no_parts() {
             }
         }
         let left = store.uploads();
-        assert!(left.iter().all(|upload| upload.parts.is_empty()), "{what}: {left:?}");
+        assert!(
+            left.iter().all(|upload| upload.parts.is_empty()),
+            "{what}: {left:?}"
+        );
         if let Some(object) = store.object(&key) {
             expected.judge(&object, "qcow2");
             completed += 1;
@@ -146,7 +152,9 @@ async fn fifty_kills_leave_a_right_object_or_none_and_no_parts() {
          complete before they were cancelled; {empty} uploads without a part"
     );
     assert!(completed > 0);
-    assert_eq!(empty, 0, "not even an upload without a part is left");
+    // Of an export that nobody goes on with, one may be left that was begun
+    // in the very moment of a kill, before anything could know of it.
+    assert!(empty <= exports - completed, "{empty}");
     assert_discreet(&agent);
     child.kill().await.unwrap();
     volume.let_go();

@@ -81,7 +81,11 @@ async fn nothing_but_a_file_of_the_volume_is_read() {
         assert_eq!(failure.reason, reason, "{what}: {}", failure.message);
         assert!(!failure.retryable, "{what}");
         assert!(!failure.message.contains("s3cret"), "{failure:?}");
-        assert_eq!((store.objects().len(), store.uploads().len()), (0, 0), "{what}");
+        assert_eq!(
+            (store.objects().len(), store.uploads().len()),
+            (0, 0),
+            "{what}"
+        );
         forget(&mut client, JOB).await;
         let _ = fs::remove_file(&disk).or_else(|_| fs::remove_dir(&disk));
     }

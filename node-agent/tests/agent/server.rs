@@ -76,12 +76,7 @@ impl Engine for Barren {
         idle(stop).await
     }
 
-    async fn discard_upload(
-        &self,
-        _: &ObjectLocation,
-        _: &Access,
-        _: &str,
-    ) -> Result<(), Failure> {
+    async fn discard_upload(&self, _: &ObjectLocation, _: &Access, _: &str) -> Result<(), Failure> {
         Ok(())
     }
 

@@ -217,6 +217,10 @@ fn correction(found: Option<&str>) -> String {
 }
 
 impl ObjectStoreError {
+    /// What a store says of something that it does not know, whatever status
+    /// it says it with.
+    pub(super) const UNKNOWN: &str = "NotImplemented";
+
     /// A stable CamelCase name for conditions, Events and scripts.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
@@ -268,6 +272,7 @@ impl ObjectStoreError {
             | Self::Unanswered { .. }
             | Self::Senseless { .. }
             | Self::SlowDown(_) => true,
+            Self::Answered { code, .. } if code == Self::UNKNOWN => false,
             Self::Answered { code, .. } if PASSING.contains(&code.as_str()) => true,
             // A success that is none is a defect of the moment.
             Self::Answered { status, .. } => (*status >= 500 && *status != 501) || *status == 200,

@@ -481,11 +481,13 @@ impl Writer {
 
 /// Whether the store does not know what was asked for.
 fn is_unknown(error: &SourceError) -> bool {
-    matches!(
-        error,
-        SourceError::ObjectStore(ObjectStoreError::Answered { status: 501, .. })
-            | SourceError::ServerError { status: 501, .. }
-    )
+    match error {
+        SourceError::ObjectStore(ObjectStoreError::Answered { status, code, .. }) => {
+            *status == 501 || code == ObjectStoreError::UNKNOWN
+        }
+        SourceError::ServerError { status, .. } => *status == 501,
+        _ => false,
+    }
 }
 
 /// Whether the store refuses a header, as old ones refuse those of checksums.

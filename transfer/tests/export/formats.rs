@@ -59,7 +59,7 @@ async fn disks_of_nothing_or_of_zeros() {
     let folder = tempfile::tempdir().unwrap();
     let empty = disk(folder.path(), 0, &[]);
     all_formats(&empty).await;
-    let hole = disk(folder.path(), 700 * MIB, &[]);
+    let hole = disk(folder.path(), 520 * MIB, &[]);
     let sizes = all_formats(&hole).await;
     assert!(
         sizes[..3].iter().all(|size| *size <= 4 * CLUSTER),
@@ -85,11 +85,11 @@ async fn disks_of_noise_grow_by_little() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sparse_disks_of_several_tables() {
     let folder = tempfile::tempdir().unwrap();
-    let stretches: Vec<(u64, u64, Fill)> = (0..9)
+    let stretches: Vec<(u64, u64, Fill)> = (0..4)
         .map(|n| (n * 700 * MIB + n * 4096, 200_000 + n * 70_000, Fill::Text))
         .chain([(511 * MIB, 2 * MIB, Fill::Noise)])
         .collect();
-    let disk = disk(folder.path(), 6 << 30, &stretches);
+    let disk = disk(folder.path(), 2200 * MIB + 512, &stretches);
     for format in [ZLIB, ZSTD, PLAIN] {
         let path = folder.path().join("image");
         let target = ExportTarget::File(path.clone());
@@ -97,7 +97,6 @@ async fn sparse_disks_of_several_tables() {
         request.overwrite = true;
         exported(request).await.unwrap();
         judge(&disk, &path, format);
-        judge_import(&disk, SourceSpec::File(path)).await;
     }
 }
 

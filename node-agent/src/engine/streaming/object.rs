@@ -7,7 +7,7 @@ use std::time::Duration;
 use hypercloud_transfer as transfer;
 use tokio_util::sync::CancellationToken;
 
-use super::{Listener, checkpoint_of, raw_disk, failure_of, named, progress_of};
+use super::{Listener, checkpoint_of, failure_of, named, progress_of, raw_disk};
 use crate::engine::{ExportOrder, Exported, Observer};
 use crate::job::state::{Checkpoint, ExportedObject, Failure};
 use crate::source::{Access, ObjectLocation, Secret};

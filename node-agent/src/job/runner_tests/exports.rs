@@ -101,7 +101,10 @@ async fn a_volume_has_many_readers_but_none_beside_a_writer() {
     node.begin("writer", spec("v")).await.unwrap();
     node.begin("of-the-target", export("w")).await.unwrap();
     tokio::task::yield_now().await;
-    assert!(node.none_waits().await, "one volume is read, one is written");
+    assert!(
+        node.none_waits().await,
+        "one volume is read, one is written"
+    );
     third.end.send(Ok(progress(4096))).unwrap();
     let fourth = node.next_export().await;
     assert_eq!(fourth.order.volume, Volume::imagined("w"));
@@ -184,7 +187,10 @@ async fn a_stop_of_the_agent_discards_nothing_and_the_next_one_goes_on() {
     assert!(node.none_waits().await, "its parts are gone on with");
     drop((node, exporting.observer));
     let record = std::fs::read_to_string(place.path().join("a.json")).unwrap();
-    assert!(record.contains("u-1") && !record.contains("s3cret"), "{record}");
+    assert!(
+        record.contains("u-1") && !record.contains("s3cret"),
+        "{record}"
+    );
 
     let node = Node::start(place.path(), 2);
     let waiting = node.jobs.board().get(&id("a")).unwrap();
@@ -236,9 +242,18 @@ async fn what_waits_is_discarded_where_it_is_let_in_and_forgotten_all_the_same()
     let cancel = tokio::spawn(async move { jobs.cancel(id("waits-for-its-turn")).await });
     let discarding = node.next_discard().await;
     assert_eq!(discarding.upload, "waits-for-its-turn");
-    discarding.answer.send(Err(failed("AccessDenied", false))).unwrap();
+    discarding
+        .answer
+        .send(Err(failed("AccessDenied", false)))
+        .unwrap();
     timeout(DEADLINE, cancel).await.unwrap().unwrap().unwrap();
-    let left: Vec<_> = node.jobs.board().list().into_iter().map(|job| job.id).collect();
+    let left: Vec<_> = node
+        .jobs
+        .board()
+        .list()
+        .into_iter()
+        .map(|job| job.id)
+        .collect();
     assert_eq!(left, [id("writer")]);
     writer.end.send(done()).unwrap();
 }

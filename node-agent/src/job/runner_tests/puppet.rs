@@ -9,9 +9,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{
-    CopyOrder, Engine, ExportOrder, Exported, ImportOrder, Imported, Observer,
-};
+use crate::engine::{CopyOrder, Engine, ExportOrder, Exported, ImportOrder, Imported, Observer};
 use crate::job::board::{Change, Status};
 use crate::job::runner::{Jobs, StartError};
 use crate::job::spec::{
