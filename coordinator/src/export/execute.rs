@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use hypercloud_api::{ExportPhase, ExportReadFrom, names};
+use hypercloud_api::{ExportReadFrom, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -14,7 +14,7 @@ use super::build;
 use super::observation::Observation;
 use super::plan::{told, undiscarded};
 use super::retry::{judge, still_rejected};
-use super::verdict::{Action, Plan, Upload, Verdict, waiting};
+use super::verdict::{Action, Plan, Upload, Verdict};
 use crate::access::read::read;
 use crate::access::wanted::WantedStored;
 use crate::access::{Resolved, Scope, references_of_object, resolve_object};
@@ -59,7 +59,9 @@ pub async fn execute(
 /// at work.
 fn again(learnt: &Verdict) -> Option<Again> {
     match learnt {
-        Verdict::Waiting { .. } | Verdict::Rejected { .. } => Some(Again::After(RECHECK)),
+        Verdict::Waiting { .. } | Verdict::Rejected { .. } | Verdict::Attempted { .. } => {
+            Some(Again::After(RECHECK))
+        }
         Verdict::Keep => Some(Again::After(SLOW_RECHECK)),
         Verdict::Exporting { .. } => None,
         _ => Some(Again::Now),
@@ -127,7 +129,7 @@ async fn act(
                 Err(problem) => return Ok(Some(told(seen, problem))),
             };
             let discarded = shell.agents.discard(node, &reached.what, upload_id).await;
-            match answered(discarded, "remove what an upload left")? {
+            match answered(discarded) {
                 Ok(()) => Ok(Some(Verdict::Discarded)),
                 Err(failure) => Ok(Some(undiscarded(seen, failure, &reached.secrets))),
             }
@@ -205,12 +207,13 @@ async fn sign(
     };
     let now = Timestamp::now();
     let signed = hands.shell.agents.presign(node, &reached.what, valid).await;
-    let address = match answered(signed, "sign an address")? {
+    let address = match answered(signed) {
         Ok(address) => address,
-        Err(failure) if failure.retryable => {
-            let phase = ExportPhase::Exporting;
-            return Ok(waiting(phase, &failure.reason, failure.message));
-        }
+        Err(Failure {
+            reason,
+            message,
+            retryable: true,
+        }) => return Ok(told(seen, Problem { reason, message })),
         Err(Failure {
             reason, message, ..
         }) => {
@@ -274,19 +277,14 @@ async fn reach(
     Ok(resolve_object(object, hands.scope, &objects))
 }
 
-/// What an agent answered, its refusal being a failure too: the next one may
-/// be of another version.
-fn answered<T>(
-    answer: Result<Result<T, Failure>, AgentError>,
-    what: &'static str,
-) -> Result<Result<T, Failure>, ExecuteError> {
-    match answer {
-        Ok(answer) => Ok(answer),
-        Err(error) if error.is_answer() => Ok(Err(Failure {
+/// What an agent answered. That it could not be asked, or refuses, is a failure
+/// too, and counted: another one may do it.
+fn answered<T>(answer: Result<Result<T, Failure>, AgentError>) -> Result<T, Failure> {
+    answer.unwrap_or_else(|error| {
+        Err(Failure {
             reason: error.reason().to_owned(),
             message: error.to_string(),
             retryable: true,
-        })),
-        Err(source) => Err(ExecuteError::Agent { what, source }),
-    }
+        })
+    })
 }

@@ -66,7 +66,8 @@ pub fn notices(
             say(false, "ExportStarted", format!("job {job} on node {node}"));
         }
     }
-    if failures(new.retry.as_ref()) > failures(before.retry.as_ref()) {
+    let again = failures(new.retry.as_ref()) > failures(before.retry.as_ref());
+    if again && reason == "Retrying" {
         say(true, "Retrying", message.clone());
     }
     if let (Some(made), None) = (&new.download_url, &before.download_url) {

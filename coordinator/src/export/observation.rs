@@ -21,7 +21,10 @@ pub struct Observation {
     pub target: Option<TargetSeen>,
     /// Pods that use the volume and are no holders that read it, sorted.
     pub users: Vec<String>,
-    /// When the first of them was made.
+    /// Pods that came to use the volume since it is read itself, and have
+    /// ended.
+    pub passed: Vec<String>,
+    /// When the first of all these was made.
     pub used_since: Option<Timestamp>,
     /// A rollback of the claim that is not over.
     pub rollback: Option<String>,
@@ -110,12 +113,18 @@ impl Observation {
             && restored.is_some_and(RestoredSeen::is_usable)
     }
 
-    /// Whether the present try's job is known to have succeeded.
-    pub fn has_succeeded(&self) -> bool {
+    /// Whether the present try's job is known to have read all of the disk: it
+    /// succeeded, or its store is just asked to complete the object.
+    pub fn has_read(&self) -> bool {
         let job = self
             .present_upload()
             .and_then(|upload| self.agents.job(&upload.node_name, &upload.job_id));
-        job.is_some_and(|job| job.state == JobState::Succeeded)
+        job.is_some_and(|job| {
+            matches!(
+                job.state,
+                JobState::Verifying | JobState::Finalizing | JobState::Succeeded
+            )
+        })
     }
 
     /// Number of the present try.

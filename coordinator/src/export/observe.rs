@@ -55,6 +55,7 @@ pub async fn observe(
         export,
         target: None,
         users: Vec::new(),
+        passed: Vec::new(),
         used_since: None,
         rollback: None,
         classes: Vec::new(),
@@ -90,13 +91,10 @@ async fn around(
     seen.target = target(client, namespace, &claim).await?;
     seen.rollback = rollback(client, namespace, &claim).await?;
     // Last, so that nothing else of this look is newer.
-    let reads = |pod: &Pod| only_reads(pod, &claim);
-    let users = users::list(client, namespace, &claim, reads)
-        .await
-        .map_err(reading("the pods that use the volume"))?;
-    seen.users = users.iter().map(ResourceExt::name_any).collect();
-    let made = users.iter().filter_map(ResourceExt::creation_timestamp);
-    seen.used_since = made.map(|time| time.0).min();
+    let mounted = users::mounting(client, namespace, &claim).await;
+    let mut mounted = mounted.map_err(reading("the pods that use the volume"))?;
+    mounted.retain(|pod| !users::only_reads(pod, &claim));
+    use_by(seen, &mounted);
     let snapshot = seen.own_snapshot().is_none() && seen.restored.is_none();
     let wanted = !seen.users.is_empty() || seen.read_from() == Some(ExportReadFrom::Snapshot);
     if snapshot && wanted {
@@ -104,6 +102,26 @@ async fn around(
         seen.classes = classes.map_err(reading("the snapshot classes"))?;
     }
     Ok(())
+}
+
+/// What `mounted`, the pods that name the claim, are to the export: those that
+/// have not ended use it; one that has, and was made since it is read, may have
+/// written to it.
+fn use_by(seen: &mut Observation, mounted: &[Pod]) {
+    let taken = seen.status().and_then(|status| status.taken_at.as_ref());
+    let directly = seen.read_from() == Some(ExportReadFrom::Volume);
+    let since = taken.filter(|_| directly).map(|time| time.0);
+    let (ended, users): (Vec<&Pod>, Vec<&Pod>) =
+        mounted.iter().partition(|pod| users::has_ended(pod));
+    let made = |pod: &&Pod| pod.creation_timestamp().map(|time| time.0);
+    let passing = ended.into_iter().filter(|pod| {
+        // The time of making is in whole seconds.
+        since.is_some_and(|since| made(pod).is_some_and(|at| at.as_second() >= since.as_second()))
+    });
+    seen.users = users.iter().map(|pod| pod.name_any()).collect();
+    let passing: Vec<&Pod> = passing.collect();
+    seen.passed = passing.iter().map(|pod| pod.name_any()).collect();
+    seen.used_since = users.iter().chain(&passing).filter_map(made).min();
 }
 
 /// Whether `pod` is a holder of the export with this UID. Anybody can set a
@@ -118,15 +136,6 @@ fn is_holder(pod: &Pod, uid: &str, pvc: &str) -> bool {
         && label(names::LABEL_ROLE) == Some(names::ROLE_HOLDER)
         && attempt.is_some_and(|attempt| names::export_holder(uid, attempt) == name)
         && (reads || users::mounts(pod, &names::exported_claim(uid)))
-}
-
-/// Whether `pod` is a holder, perhaps of another export or a copy, that reads
-/// the claim `pvc`. One that only looks like a holder writes no more than one.
-fn only_reads(pod: &Pod, pvc: &str) -> bool {
-    let role = pod.labels().get(names::LABEL_ROLE);
-    role.is_some_and(|role| role == names::ROLE_HOLDER)
-        && users::mounts(pod, pvc)
-        && !users::writes(pod, pvc)
 }
 
 /// The claim whose disk is exported.
@@ -290,16 +299,6 @@ mod tests {
         assert!(!is_holder(&pod("root", false), "u1", "root"));
         assert!(!is_holder(&pod("root", true), "u2", "root"));
         assert!(!is_holder(&pod("data", true), "u1", "root"));
-    }
-
-    #[test]
-    fn what_only_reads_changes_nothing() {
-        assert!(only_reads(&pod("root", true), "root"));
-        assert!(!only_reads(&pod("root", false), "root"));
-        assert!(!only_reads(&pod("data", true), "root"));
-        let mut machine = pod("root", true);
-        machine.metadata.labels = None;
-        assert!(!only_reads(&machine, "root"));
     }
 
     fn snapshot(owner: &str, label: &str, claim: &str) -> DynamicObject {

@@ -29,13 +29,17 @@ use super::retry;
 use super::validate::validate;
 use super::verdict::{Action, Plan, Verdict, failed, waiting};
 use crate::again::Again;
-use crate::agents::{Failure, JobState};
+use crate::agents::{AgentsSeen, Failure, JobSeen, JobState};
 use crate::backoff;
 use crate::holder::Problem;
+use crate::work::retry::failures;
 
 /// How often it is looked at what other people do: pods that come and go,
 /// claims and snapshots.
 const SOON: Duration = Duration::from_secs(3);
+/// How often it is looked for pods on a volume that is read itself, and at what
+/// ends in a moment.
+const WATCH: Duration = Duration::from_secs(1);
 
 /// What to do next, given what was seen at `now`.
 pub fn plan(seen: &Observation, now: Timestamp) -> Plan {
@@ -98,8 +102,11 @@ pub fn undiscarded(seen: &Observation, failure: Failure, secrets: &[String]) -> 
         let Failure {
             reason, message, ..
         } = failure;
-        let message = format!("the parts that were stored cannot be removed: {message}");
-        return waiting(ExportPhase::Deleting, &reason, message);
+        return Verdict::Attempted {
+            phase: ExportPhase::Deleting,
+            reason,
+            message: format!("the parts that were stored cannot be removed: {message}"),
+        };
     }
     if is_over(seen) {
         return Verdict::Keep;
@@ -108,12 +115,27 @@ pub fn undiscarded(seen: &Observation, failure: Failure, secrets: &[String]) -> 
 }
 
 /// The verdict on `problem`, which people are to read of while it is waited
-/// for.
+/// for: not for ever where there is only the end to come to.
 pub fn told(seen: &Observation, problem: Problem) -> Verdict {
-    if is_over(seen) && seen.export.metadata.deletion_timestamp.is_none() {
+    let deleted = seen.export.metadata.deletion_timestamp.is_some();
+    if is_over(seen) && !deleted {
         return Verdict::Keep;
     }
-    waiting(present(seen), &problem.reason, problem.message)
+    let Problem { reason, message } = problem;
+    let phase = present(seen);
+    if deleted || seen.is_complete() {
+        return Verdict::Attempted {
+            phase,
+            reason,
+            message,
+        };
+    }
+    waiting(phase, &reason, message)
+}
+
+/// Attempts at what is left to be done that failed so far.
+fn attempts(seen: &Observation) -> i32 {
+    failures(seen.status().and_then(|status| status.retry.as_ref()))
 }
 
 /// What cannot come to its end any more, or never could.
@@ -136,7 +158,7 @@ fn hopeless(seen: &Observation) -> Option<Plan> {
     // Nothing was accepted yet, so nothing can have gone away; what a snapshot
     // was taken of is not needed any more, nor what was read to its end.
     let accepted = seen.status()?.pvc_uid.as_deref()?;
-    if is_kept(seen) || seen.has_succeeded() {
+    if is_kept(seen) || seen.has_read() {
         return None;
     }
     let what = match &seen.target {
@@ -151,17 +173,27 @@ fn hopeless(seen: &Observation) -> Option<Plan> {
 }
 
 /// A try that was given up came to its end before it could be stopped: what it
-/// made is there, and may be of a disk that was in use.
+/// made is there, and may be of a disk that was in use. One that the store is
+/// just asked to complete is not stopped: it has to be known what comes of it.
 fn outrun(seen: &Observation) -> Option<Plan> {
     let id = seen.job_id();
-    let mut others = seen.agents.jobs.iter().filter(|other| other.job.id != id);
+    let AgentsSeen { jobs, synced, .. } = &seen.agents;
+    let others = || jobs.iter().filter(|other| other.job.id != id);
+    let completing = |other: &JobSeen| {
+        let state = &other.job.state;
+        matches!(state, JobState::Verifying | JobState::Finalizing) && synced.contains(&other.node)
+    };
+    if others().any(completing) {
+        return Some(Plan::say(Verdict::Keep, Again::After(WATCH)));
+    }
     let known = seen.status().is_some_and(|status| status.replaces_own);
-    if known || !others.any(|other| other.job.state == JobState::Succeeded) {
+    if known || !others().any(|other| other.job.state == JobState::Succeeded) {
         return None;
     }
     let verdict = Verdict::MadeAnew {
         reason: "StartedOver".to_owned(),
         message: "a try that was given up made an object: it is made anew".to_owned(),
+        upload_id: retry::left(seen),
     };
     Some(Plan::say(verdict, Again::Now))
 }

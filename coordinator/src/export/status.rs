@@ -5,8 +5,8 @@
 
 use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, set};
 use hypercloud_api::{
-    DownloadUrlStatus, ExportPhase, ExportReadFrom, ExportedDiskStatus, ObjectStatus, UploadStatus,
-    VirtualMachineVolumeExport, VirtualMachineVolumeExportStatus, names, quantity,
+    DownloadUrlStatus, ExportPhase, ExportReadFrom, ExportedDiskStatus, ObjectStatus, RetryStatus,
+    UploadStatus, VirtualMachineVolumeExport, VirtualMachineVolumeExportStatus, names, quantity,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -52,7 +52,13 @@ impl Writer<'_> {
                 phase,
                 reason,
                 message,
-            } => self.incomplete(*phase, reason, message.clone()),
+            } => {
+                if *phase == ExportPhase::Deleting && self.status.phase != Some(*phase) {
+                    // What was tried before counts no more.
+                    self.status.retry = None;
+                }
+                self.incomplete(*phase, reason, message.clone());
+            }
             Verdict::Rejected {
                 message,
                 secrets,
@@ -120,13 +126,22 @@ impl Writer<'_> {
                 self.forget_disk();
                 self.incomplete(ExportPhase::Pending, reason, message.clone());
             }
-            Verdict::MadeAnew { reason, message } => {
+            Verdict::MadeAnew {
+                reason,
+                message,
+                upload_id,
+            } => {
                 self.status.replaces_own = true;
-                self.left(None);
+                self.left(upload_id.as_deref());
                 self.new_try();
                 self.forget_disk();
                 self.incomplete(ExportPhase::Pending, reason, message.clone());
             }
+            Verdict::Attempted {
+                phase,
+                reason,
+                message,
+            } => self.attempted(*phase, reason, message),
             Verdict::TryFailed { failure, upload_id } => {
                 self.try_failed(failure, upload_id.as_deref());
             }
@@ -202,6 +217,8 @@ impl Writer<'_> {
         }
         self.status.progress = Some("100%".to_owned());
         self.status.replaces_own = false;
+        // What was tried for it counts no more.
+        self.status.retry = None;
         let made = job.object.clone().unwrap_or_default();
         self.status.size = Some(quantity::for_people(made.size));
         self.status.disk = Some(ExportedDiskStatus {
@@ -245,6 +262,19 @@ impl Writer<'_> {
             }
         };
         self.condition(ConditionStatus::True, reason, message);
+    }
+
+    fn attempted(&mut self, phase: ExportPhase, reason: &str, message: &str) {
+        // Those of another phase do not count.
+        let same = self.status.phase == Some(phase);
+        let former = self.status.retry.as_ref().filter(|_| same);
+        self.status.retry = Some(RetryStatus {
+            failures: retry::failures(former).saturating_add(1),
+            next_time: None,
+            last_reason: reason.to_owned(),
+            last_message: message.to_owned(),
+        });
+        self.incomplete(phase, reason, message.to_owned());
     }
 
     fn try_failed(&mut self, failure: &Failure, upload_id: Option<&str>) {

@@ -158,6 +158,17 @@ pub enum Verdict {
         reason: String,
         /// For people.
         message: String,
+        /// The upload that may have parts in the store, as last reported.
+        upload_id: Option<String>,
+    },
+    /// What is left to be done could not be now, and is not tried for ever.
+    Attempted {
+        /// Phase to show.
+        phase: ExportPhase,
+        /// One CamelCase word.
+        reason: String,
+        /// For people.
+        message: String,
     },
     /// The present try failed; there is another.
     TryFailed {

@@ -1,5 +1,6 @@
 //! The pods that use a claim.
 
+use hypercloud_api::names;
 use k8s_openapi::api::core::v1::{Pod, Volume};
 use kube::api::{Api, ListParams};
 use kube::{Client, Error as KubeError, ResourceExt};
@@ -15,34 +16,46 @@ pub async fn users(
     claim: &str,
     except: impl Fn(&Pod) -> bool,
 ) -> Result<Vec<String>, KubeError> {
-    let pods = list(client, namespace, claim, except).await?;
-    Ok(pods.iter().map(ResourceExt::name_any).collect())
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let running = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+    let list = pods.list(&running).await?;
+    let mut names: Vec<String> = list
+        .iter()
+        .filter(|pod| uses(pod, claim) && !except(pod))
+        .map(|pod| pod.name_any())
+        .collect();
+    names.sort();
+    Ok(names)
 }
 
-/// The same pods themselves, sorted by name.
-pub async fn list(
+/// The pods in `namespace` that have the claim `claim` as a volume, whether they
+/// ended or not, sorted by name.
+pub async fn mounting(
     client: &Client,
     namespace: &str,
     claim: &str,
-    except: impl Fn(&Pod) -> bool,
 ) -> Result<Vec<Pod>, KubeError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let running = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let mut pods = pods.list(&running).await?.items;
-    pods.retain(|pod| uses(pod, claim) && !except(pod));
+    let mut pods = pods.list(&ListParams::default()).await?.items;
+    pods.retain(|pod| has(pod, claim));
     pods.sort_by_key(ResourceExt::name_any);
     Ok(pods)
 }
 
 /// Whether `pod` has not ended and has a volume that is the claim `claim`.
 pub fn uses(pod: &Pod, claim: &str) -> bool {
-    let phase = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
-    if matches!(phase, Some("Succeeded" | "Failed")) {
-        return false;
-    }
+    !has_ended(pod) && has(pod, claim)
+}
+
+/// Whether nothing of `pod` runs any more, nor will.
+pub fn has_ended(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Whether `pod` has a volume that is the claim `claim`, ended or not.
+fn has(pod: &Pod, claim: &str) -> bool {
     // The claim of a generic ephemeral volume is called after both.
     let is_ephemeral = |volume: &Volume| {
         volume.ephemeral.is_some() && format!("{}-{}", pod.name_any(), volume.name) == claim
@@ -58,6 +71,13 @@ pub fn mounts(pod: &Pod, claim: &str) -> bool {
         let named = volume.persistent_volume_claim.as_ref();
         named.is_some_and(|named| named.claim_name == claim)
     })
+}
+
+/// Whether `pod` is a holder that reads the claim `claim`, for whichever
+/// resource. One that only looks like a holder writes no more than one.
+pub fn only_reads(pod: &Pod, claim: &str) -> bool {
+    let role = pod.labels().get(names::LABEL_ROLE);
+    role.is_some_and(|role| role == names::ROLE_HOLDER) && mounts(pod, claim) && !writes(pod, claim)
 }
 
 /// Whether `pod` names the claim `claim` in a volume that it may write to.
@@ -112,6 +132,24 @@ mod tests {
         assert!(mounts(&pod("Failed", volume.clone()), "disk"));
         assert!(!uses(&pod("Running", volume.clone()), "disk2"));
         assert!(!mounts(&pod("Running", volume), "disk2"));
+    }
+
+    #[test]
+    fn a_holder_that_reads_changes_nothing() {
+        let volume = |read_only: bool| {
+            json!({"name": "v", "persistentVolumeClaim":
+                {"claimName": "disk", "readOnly": read_only}})
+        };
+        let holder = |read_only| {
+            let mut holder = pod("Running", volume(read_only));
+            let role = (names::LABEL_ROLE.into(), names::ROLE_HOLDER.into());
+            holder.metadata.labels = Some([role].into());
+            holder
+        };
+        assert!(only_reads(&holder(true), "disk"));
+        assert!(!only_reads(&holder(false), "disk"));
+        assert!(!only_reads(&holder(true), "data"));
+        assert!(!only_reads(&pod("Running", volume(true)), "disk"));
     }
 
     #[test]

@@ -80,8 +80,9 @@ pub struct World {
     pub now: Timestamp,
     pub export: Option<VirtualMachineVolumeExport>,
     pub target: Option<TargetSeen>,
-    /// Pods on the claim, and since when.
+    /// Pods on the claim, and since when; and those that ended.
     pub users: Vec<(String, Timestamp)>,
+    pub ended: Vec<(String, Timestamp)>,
     pub rollback: Option<String>,
     pub classes: Vec<ClassSeen>,
     pub snapshot: Option<OwnSnapshot>,
@@ -182,6 +183,7 @@ impl World {
             export: Some(export()),
             target: Some(target()),
             users: Vec::new(),
+            ended: Vec::new(),
             rollback: None,
             classes: vec![class("snaps")],
             snapshot: None,
@@ -232,7 +234,7 @@ impl World {
     }
 
     pub fn leave_volume(&mut self) {
-        self.users.clear();
+        self.ended.append(&mut self.users);
     }
 
     pub fn delete_export(&mut self) {
@@ -325,6 +327,13 @@ impl World {
         let restored = self.restored.as_ref().is_some_and(RestoredSeen::is_usable);
         let kept = read_from == Some(ExportReadFrom::Snapshot) && restored;
         let around = !ending && !complete && !deleted && !kept;
+        let taken = export.status.as_ref().and_then(|s| s.taken_at.clone());
+        let directly = around && read_from == Some(ExportReadFrom::Volume);
+        let passed = || {
+            let taken = taken.as_ref().filter(|_| directly);
+            let since = move |at: Timestamp| taken.is_some_and(|taken| at >= taken.0);
+            self.ended.iter().filter(move |(_, at)| since(*at))
+        };
         Some(Observation {
             export,
             target: self.target.clone().filter(|_| around),
@@ -334,7 +343,14 @@ impl World {
                 .filter(|_| around)
                 .map(|(name, _)| name.clone())
                 .collect(),
-            used_since: self.users.iter().filter(|_| around).map(|u| u.1).min(),
+            used_since: self
+                .users
+                .iter()
+                .chain(passed())
+                .filter(|_| around)
+                .map(|user| user.1)
+                .min(),
+            passed: passed().map(|(name, _)| name.clone()).collect(),
             rollback: self.rollback.clone().filter(|_| around),
             classes: self.classes.clone(),
             snapshot: self.snapshot.clone(),
@@ -379,6 +395,7 @@ impl World {
                     again = match &learnt {
                         Verdict::Exporting { .. }
                         | Verdict::Waiting { .. }
+                        | Verdict::Attempted { .. }
                         | Verdict::Rejected { .. }
                         | Verdict::Keep => Again::OnChange,
                         _ => Again::Now,

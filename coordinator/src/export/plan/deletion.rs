@@ -7,26 +7,26 @@
 
 use std::time::Duration;
 
-use hypercloud_api::conditions::find;
 use hypercloud_api::{ExportPhase, UploadStatus, names};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
-use super::super::COMPLETE;
 use super::super::observation::Observation;
 use super::super::validate::Wanted;
 use super::super::verdict::{Action, Plan, Upload, Verdict, waiting};
 use super::{entry, source};
 use crate::again::{Again, RECHECK, SLOW_RECHECK};
+use crate::agents::AgentsSeen;
 use crate::work;
 use crate::work::ending::{Ending, PATIENCE, Remains, step};
+use crate::work::retry::failures;
 
 /// How often what is being deleted is looked at.
 const SOON: Duration = Duration::from_secs(3);
-/// How long it is tried to remove what an upload left.
-const DISCARD_PATIENCE: SignedDuration = SignedDuration::from_mins(2);
+/// How often it is tried to remove what an upload left: two minutes long.
+const DISCARD_LIMIT: i32 = 8;
 /// The same where what lets in at the store is gone: in a namespace that is
 /// being deleted it does not come back.
-const ACCESS_PATIENCE: SignedDuration = SignedDuration::from_secs(40);
+const ACCESS_LIMIT: i32 = 3;
 
 /// After success or failure: nothing is kept but the resource, and the object.
 pub(super) fn clean_up(seen: &Observation, wanted: Option<&Wanted>, now: Timestamp) -> Plan {
@@ -41,7 +41,7 @@ pub(super) fn clean_up(seen: &Observation, wanted: Option<&Wanted>, now: Timesta
         actions.extend(source::remove(seen));
     }
     let mut left = false;
-    if actions.is_empty() && seen.agents.jobs.is_empty() {
+    if actions.is_empty() && is_stopped(seen) {
         left = seen.upload_id().is_some();
         let discard = wanted.and_then(|wanted| entry::discard(seen, wanted));
         actions.extend(discard);
@@ -71,11 +71,10 @@ pub(super) fn plan(seen: &Observation, wanted: Option<&Wanted>, now: Timestamp) 
         let message = "the job and its holder pod are being stopped";
         return Plan::act(works(actions), deleting(message));
     }
-    let stopped = seen.agents.jobs.is_empty();
     if let Some(upload_id) = seen.upload_id()
-        && (stopped || matches!(ending, Ending::Over(_)))
+        && (is_stopped(seen) || matches!(ending, Ending::Over(_)))
     {
-        return discard(seen, wanted, upload_id, asked, now);
+        return discard(seen, wanted, upload_id);
     }
     let mut beside = match ending {
         Ending::Wait(message) => return Plan::say(deleting(message), Again::After(SOON)),
@@ -106,23 +105,13 @@ pub(super) fn plan(seen: &Observation, wanted: Option<&Wanted>, now: Timestamp) 
 }
 
 /// Removes what the upload left, or gives it up.
-fn discard(
-    seen: &Observation,
-    wanted: Option<&Wanted>,
-    upload_id: &str,
-    asked: Timestamp,
-    now: Timestamp,
-) -> Plan {
-    let conditions = seen.status().map(|status| status.conditions.as_slice());
-    let told = find(conditions.unwrap_or_default(), COMPLETE);
-    let gone = told.is_some_and(|told| told.reason.ends_with("NotFound"));
-    let patience = if gone {
-        ACCESS_PATIENCE
-    } else {
-        DISCARD_PATIENCE
-    };
-    let Some(wanted) = wanted.filter(|_| now.duration_since(asked) <= patience) else {
-        let why = told.map_or("", |told| told.message.as_str());
+fn discard(seen: &Observation, wanted: Option<&Wanted>, upload_id: &str) -> Plan {
+    let retry = seen.status().and_then(|status| status.retry.as_ref());
+    let retry = retry.filter(|_| seen.phase() == Some(ExportPhase::Deleting));
+    let gone = retry.is_some_and(|retry| retry.last_reason.ends_with("NotFound"));
+    let most = if gone { ACCESS_LIMIT } else { DISCARD_LIMIT };
+    let Some(wanted) = wanted.filter(|_| failures(retry) < most) else {
+        let why = retry.map_or("", |retry| retry.last_message.as_str());
         let message = format!(
             "parts of the upload {upload_id} of {} may have stayed in the bucket, where they take up room until it is aborted ({why})",
             seen.export.spec.object_store.object_name
@@ -132,10 +121,20 @@ fn discard(
     match entry::discard(seen, wanted) {
         Some(discard) => Plan::act([discard], Verdict::Keep),
         None => {
-            let message = "waiting for a node agent that is ready, to remove the parts that were stored: none is connected";
-            Plan::say(deleting(message), Again::After(SOON))
+            let verdict = Verdict::Attempted {
+                phase: ExportPhase::Deleting,
+                reason: "NoAgentReady".to_owned(),
+                message: "waiting for a node agent that is ready, to remove the parts that were stored: none is connected".to_owned(),
+            };
+            Plan::say(verdict, Again::After(RECHECK))
         }
     }
+}
+
+/// Whether nothing of the export is at work where it could be stopped.
+fn is_stopped(seen: &Observation) -> bool {
+    let AgentsSeen { jobs, synced, .. } = &seen.agents;
+    !jobs.iter().any(|job| synced.contains(&job.node))
 }
 
 /// Since when something of the snapshot is going.

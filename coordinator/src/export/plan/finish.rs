@@ -2,20 +2,18 @@
 //! it by is made where one is asked for.
 
 use hypercloud_api::ExportPhase;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 
-use super::super::COMPLETE;
 use super::super::observation::Observation;
 use super::super::validate::Wanted;
 use super::super::verdict::{Action, Plan, Upload, Verdict, waiting};
-use super::{any_agent, source};
+use super::{any_agent, attempts, source};
 use crate::again::{Again, RECHECK};
 use crate::work::{self, Step};
-use hypercloud_api::conditions::find;
 
-/// How long an address is tried to be made.
-const SIGNING_LIMIT: SignedDuration = SignedDuration::from_mins(5);
+/// How often an address is tried to be made: five minutes long.
+const SIGNING_LIMIT: i32 = 20;
 
 /// The next step.
 pub(super) fn plan(seen: &Observation, wanted: &Wanted, now: Timestamp) -> Plan {
@@ -38,30 +36,26 @@ pub(super) fn plan(seen: &Observation, wanted: &Wanted, now: Timestamp) -> Plan 
         .status()
         .is_some_and(|status| status.download_url.is_some());
     match wanted.download.filter(|_| !made) {
-        Some(valid) => sign(seen, wanted, valid, now),
+        Some(valid) => sign(seen, wanted, valid),
         None => Plan::say(Verdict::Succeeded { unsigned: None }, Again::Now),
     }
 }
 
 /// Has the address made, or gives it up.
-fn sign(seen: &Observation, wanted: &Wanted, valid: Duration, now: Timestamp) -> Plan {
-    let since = seen
-        .upload()
-        .and_then(|upload| upload.completion_time.as_ref())
-        .map_or(now, |time| time.0);
-    if now.duration_since(since) > SIGNING_LIMIT {
-        let conditions = seen.status().map(|status| status.conditions.as_slice());
-        let told = find(conditions.unwrap_or_default(), COMPLETE);
-        let unsigned = told.map_or_else(String::new, |told| told.message.clone());
-        let verdict = Verdict::Succeeded {
-            unsigned: Some(unsigned),
-        };
-        return Plan::say(verdict, Again::Now);
+fn sign(seen: &Observation, wanted: &Wanted, valid: Duration) -> Plan {
+    if attempts(seen) >= SIGNING_LIMIT {
+        let retry = seen.status().and_then(|status| status.retry.as_ref());
+        let unsigned = retry.map(|retry| retry.last_message.clone());
+        return Plan::say(Verdict::Succeeded { unsigned }, Again::Now);
     }
     let Some(node) = any_agent(seen) else {
-        let message =
-            "waiting for a node agent that is ready, to sign the address: none is connected";
-        let verdict = waiting(ExportPhase::Exporting, "NoAgentReady", message);
+        let verdict = Verdict::Attempted {
+            phase: ExportPhase::Exporting,
+            reason: "NoAgentReady".to_owned(),
+            message:
+                "waiting for a node agent that is ready, to sign the address: none is connected"
+                    .to_owned(),
+        };
         return Plan::say(verdict, Again::After(RECHECK));
     };
     let sign = Action::Sign {

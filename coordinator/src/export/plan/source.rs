@@ -23,7 +23,7 @@ pub(super) struct Readable<'a> {
 
 /// The volume that is read, or what has to be done first.
 pub(super) fn readable(seen: &Observation) -> Result<Readable<'_>, Box<Plan>> {
-    if seen.has_succeeded() {
+    if seen.has_read() {
         // Nothing is read any more, whatever became of the volume.
         return Ok(volume(None, VolumeKind::Block, None, 0));
     }
@@ -55,10 +55,11 @@ fn volume<'a>(
 
 /// The claim's own volume, as long as nobody else uses it.
 fn directly(seen: &Observation) -> Result<Readable<'_>, Box<Plan>> {
-    if !seen.users.is_empty() {
+    let users = users(seen);
+    if !users.is_empty() {
         let message = format!(
             "{} came to use the claim {} before all of it was read: the export begins anew",
-            in_words(&seen.users),
+            in_words(&users),
             seen.pvc()
         );
         return Err(Box::new(start_over(seen, "VolumeInUse", message)));
@@ -68,6 +69,11 @@ fn directly(seen: &Observation) -> Result<Readable<'_>, Box<Plan>> {
     };
     let name = target.volume_name.as_deref();
     Ok(volume(name, target.mode.into(), None, target.capacity))
+}
+
+/// Pods that use the volume that is read itself, or did since.
+pub(super) fn users(seen: &Observation) -> Vec<String> {
+    seen.users.iter().chain(&seen.passed).cloned().collect()
 }
 
 /// What the snapshot is restored to.

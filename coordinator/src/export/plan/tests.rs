@@ -50,6 +50,7 @@ fn fresh() -> Observation {
             ..TargetSeen::default()
         }),
         users: vec![],
+        passed: vec![],
         used_since: None,
         rollback: None,
         classes: vec![],
@@ -424,10 +425,20 @@ fn a_deletion_removes_parts_or_tells_of_them() {
     };
     let verdict = super::told(&seen, gone);
     told(&mut seen, verdict);
-    assert!(matches!(
-        plan(&seen, at(30)).actions.as_slice(),
-        [Action::Discard { .. }]
-    ));
+    // However late it is: it is tried so often.
+    for _ in 0..2 {
+        let step = plan(&seen, at(3600));
+        assert!(
+            matches!(step.actions.as_slice(), [Action::Discard { .. }]),
+            "{step:?}"
+        );
+        let gone = crate::holder::Problem {
+            reason: "SecretNotFound".into(),
+            message: "for people".into(),
+        };
+        let verdict = super::told(&seen, gone);
+        told(&mut seen, verdict);
+    }
     let Verdict::UploadLeft { message } = plan(&seen, at(60)).verdict else {
         panic!("not told of");
     };
@@ -437,6 +448,34 @@ fn a_deletion_removes_parts_or_tells_of_them() {
     );
     told(&mut seen, Verdict::UploadLeft { message });
     assert_eq!(plan(&seen, at(61)).actions, [Action::RemoveFinalizer]);
+}
+
+#[test]
+fn an_upload_that_is_being_completed_is_not_stopped() {
+    let mut seen = exporting(ExportReadFrom::Volume);
+    use_volume(&mut seen, 0);
+    let step = plan(&seen, at(0));
+    told(&mut seen, step.verdict);
+    seen.agents.jobs[0].job.state = JobState::Verifying;
+    let step = plan(&seen, at(0));
+    assert!(
+        step.actions.is_empty() && step.verdict == Verdict::Keep,
+        "{step:?}"
+    );
+    ends(&mut seen, JobState::Succeeded);
+    assert_eq!(reason(&plan(&seen, at(0))), "StartedOver");
+}
+
+#[test]
+fn a_pod_that_came_and_went_is_noticed() {
+    let mut seen = exporting(ExportReadFrom::Volume);
+    seen.passed = vec!["job".into()];
+    seen.used_since = Some(at(0));
+    let step = plan(&seen, at(10));
+    assert_eq!(reason(&step), "VolumeInUse");
+    ends(&mut seen, JobState::Succeeded);
+    let step = plan(&seen, at(10));
+    assert!(matches!(step.verdict, Verdict::MadeAnew { .. }), "{step:?}");
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! The holder, the job, and its end.
 
-use std::time::Duration;
-
 use hypercloud_api::ExportReadFrom;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -9,15 +7,12 @@ use super::super::observation::Observation;
 use super::super::retry::judge;
 use super::super::validate::Wanted;
 use super::super::verdict::{Action, Plan, Upload, Verdict, waiting};
-use super::present;
-use super::source::{Readable, way_out};
+use super::source::{Readable, users, way_out};
+use super::{WATCH, present};
 use crate::again::{Again, RECHECK};
 use crate::agents::{ExportJob, Failure};
 use crate::volume::users::in_words;
 use crate::work::{self, Begin, Chosen, Step, Task};
-
-/// How often it is looked for pods on a volume that is read itself.
-const WATCH: Duration = Duration::from_secs(1);
 
 /// What it takes at least from a pod's making to its first write.
 const PODS_START: SignedDuration = SignedDuration::from_secs(2);
@@ -134,12 +129,14 @@ fn torn(seen: &Observation, now: Timestamp) -> Option<Plan> {
     }
     let message = format!(
         "{} came to use the claim {} before all of it was read: the object is made anew",
-        in_words(&seen.users),
+        in_words(&users(seen)),
         seen.pvc()
     );
     let verdict = Verdict::MadeAnew {
         reason: "VolumeInUse".to_owned(),
         message,
+        // It is complete.
+        upload_id: None,
     };
     Some(Plan::say(verdict, Again::Now))
 }

@@ -161,6 +161,11 @@ impl World {
                 let agent = self.agents.get_mut(node.as_str())?;
                 assert!(agent.up, "an agent asked that is away");
                 let work = agent.jobs.remove(job_id)?;
+                if work.job.state == JobState::Verifying {
+                    // The store was asked already.
+                    self.complete(&work);
+                    return None;
+                }
                 // With what it was let in by, the agent removes its parts.
                 let accepted = work.access.is_some_and(|had| had >= self.store.accepts);
                 if let Some(upload) = work.job.upload_id.filter(|_| accepted)
