@@ -38,6 +38,9 @@ pub const COMPLETE: &str = "Complete";
 /// Reason of the `Complete` condition where parts of an upload may have stayed
 /// in the store.
 pub const UPLOAD_LEFT: &str = "UploadLeft";
+/// How often it is tried to remove what an upload left, once the export is over
+/// or deleted: two minutes long.
+const DISCARD_LIMIT: i32 = 8;
 /// Reason of the `Complete` condition where the object is there, but not the
 /// address that was asked for.
 pub const UNSIGNED: &str = "DownloadUrlMissing";

@@ -39,11 +39,6 @@ pub struct VirtualMachineVolumeExportStatus {
     /// The upload under way, or that which made the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upload: Option<UploadStatus>,
-    /// Whether a former try made an object of a disk that came to be used
-    /// meanwhile. It is in the store, and is replaced whatever the
-    /// specification says.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub replaces_own: bool,
     /// The object that the disk became, once it is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectStatus>,
@@ -106,6 +101,10 @@ pub struct UploadStatus {
     pub bytes_read: i64,
     /// Bytes of the object that are stored.
     pub bytes_stored: i64,
+    /// When it was last seen that nothing else uses a volume that is read
+    /// itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watched_time: Option<Time>,
     /// When the upload began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,

@@ -18,7 +18,7 @@ use super::verdict::{Action, Plan, Upload, Verdict};
 use crate::access::read::read;
 use crate::access::wanted::WantedStored;
 use crate::access::{Resolved, Scope, references_of_object, resolve_object};
-use crate::again::{Again, RECHECK, SLOW_RECHECK};
+use crate::again::{Again, RECHECK};
 use crate::agents::source::{SignedAddress, Stored};
 use crate::agents::{AgentError, Failure, VolumeKind};
 use crate::decision::Outcome;
@@ -62,7 +62,6 @@ fn again(learnt: &Verdict) -> Option<Again> {
         Verdict::Waiting { .. } | Verdict::Rejected { .. } | Verdict::Attempted { .. } => {
             Some(Again::After(RECHECK))
         }
-        Verdict::Keep => Some(Again::After(SLOW_RECHECK)),
         Verdict::Exporting { .. } => None,
         _ => Some(Again::Now),
     }

@@ -7,13 +7,13 @@
 use hypercloud_api::conditions::find;
 use hypercloud_api::{ExportPhase, VirtualMachineVolumeExportStatus};
 
-use super::{COMPLETE, UNSIGNED, UPLOAD_LEFT};
+use super::{COMPLETE, DISCARD_LIMIT, UNSIGNED, UPLOAD_LEFT};
 use crate::shell::report::Notice;
 use crate::work::retry::failures;
 
 /// Reasons of the `Complete` condition that stop the export until someone
 /// acts, or that someone should know of.
-const WORRYING: [&str; 28] = [
+const WORRYING: [&str; 29] = [
     "AgentUnreachable",
     "ClaimConflict",
     "ClaimRefused",
@@ -42,6 +42,7 @@ const WORRYING: [&str; 28] = [
     "SnapshotRefused",
     UPLOAD_LEFT,
     "VolumeInUse",
+    "VolumeUnwatched",
 ];
 
 /// What people are told when the status goes from `old` to `new`.
@@ -87,6 +88,14 @@ pub fn notices(
             }
             _ => {}
         }
+    }
+    let left = |status: &VirtualMachineVolumeExportStatus| {
+        let retry = status.retry.as_ref();
+        let counted = retry.filter(|retry| retry.last_reason == UPLOAD_LEFT);
+        counted.is_some_and(|retry| retry.failures >= DISCARD_LIMIT)
+    };
+    if left(new) && !left(&before) {
+        say(true, UPLOAD_LEFT, message.clone());
     }
     let failed = new.phase == Some(ExportPhase::Failed);
     if !failed && WORRYING.contains(&reason.as_str()) && complete(&before).0 != reason {

@@ -38,6 +38,8 @@ pub struct Observation {
     pub holders: Vec<HolderSeen>,
     /// The agents and what they do for the export.
     pub agents: AgentsSeen,
+    /// Whether a Secret of the operator's lets in at his store.
+    pub default_keys: bool,
 }
 
 /// The snapshot of an export's name.

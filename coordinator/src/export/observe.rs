@@ -14,6 +14,7 @@ use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, Error as KubeError, ResourceExt};
 
 use super::observation::{Observation, OwnSnapshot};
+use crate::access::DefaultStore;
 use crate::access::wanted::judge_name;
 use crate::agents::{Agents, AgentsSeen};
 use crate::holder::HolderSeen;
@@ -28,6 +29,7 @@ use crate::volume::{snapshot, users};
 pub async fn observe(
     client: &Client,
     agents: &dyn Agents,
+    store: &DefaultStore,
     namespace: &str,
     name: &str,
 ) -> Result<Option<Observation>, ObserveError> {
@@ -62,6 +64,7 @@ pub async fn observe(
         restored,
         holders,
         agents,
+        default_keys: store.secret.is_some(),
     };
     if is_of_interest(&seen) {
         around(client, namespace, &mut seen).await?;
@@ -96,7 +99,10 @@ async fn around(
     mounted.retain(|pod| !users::only_reads(pod, &claim));
     use_by(seen, &mounted);
     let snapshot = seen.own_snapshot().is_none() && seen.restored.is_none();
-    let wanted = !seen.users.is_empty() || seen.read_from() == Some(ExportReadFrom::Snapshot);
+    let reads = seen.read_from();
+    // A former try may say that there were users.
+    let begins = reads.is_none() && seen.attempt() > 0;
+    let wanted = !seen.users.is_empty() || begins || reads == Some(ExportReadFrom::Snapshot);
     if snapshot && wanted {
         let classes = snapshot::classes(client).await;
         seen.classes = classes.map_err(reading("the snapshot classes"))?;

@@ -65,13 +65,13 @@ pub fn plan(seen: &Observation, now: Timestamp) -> Plan {
     if !seen.has_finalizer(names::FINALIZER) {
         return Plan::act([Action::AddFinalizer], Verdict::Keep);
     }
-    if let Some(plan) = outrun(seen) {
+    if let Some(plan) = completing(seen) {
         return plan;
     }
     if matches!(seen.phase(), None | Some(ExportPhase::Pending)) {
         return entry::plan(seen, &wanted, now);
     }
-    match source::readable(seen) {
+    match source::readable(seen, now) {
         Ok(volume) => upload::plan(seen, &wanted, volume, now),
         Err(plan) => *plan,
     }
@@ -90,7 +90,7 @@ fn present(seen: &Observation) -> ExportPhase {
     match seen.phase() {
         _ if seen.export.metadata.deletion_timestamp.is_some() => ExportPhase::Deleting,
         Some(ExportPhase::Preparing) => ExportPhase::Preparing,
-        Some(ExportPhase::Exporting) => ExportPhase::Exporting,
+        Some(phase @ (ExportPhase::Exporting | ExportPhase::Failed)) => phase,
         _ => ExportPhase::Pending,
     }
 }
@@ -109,7 +109,11 @@ pub fn undiscarded(seen: &Observation, failure: Failure, secrets: &[String]) -> 
         };
     }
     if is_over(seen) {
-        return Verdict::Keep;
+        return Verdict::Attempted {
+            phase: ExportPhase::Failed,
+            reason: failure.reason,
+            message: failure.message,
+        };
     }
     retry::judge_shown(seen, failure, secrets)
 }
@@ -118,12 +122,9 @@ pub fn undiscarded(seen: &Observation, failure: Failure, secrets: &[String]) -> 
 /// for: not for ever where there is only the end to come to.
 pub fn told(seen: &Observation, problem: Problem) -> Verdict {
     let deleted = seen.export.metadata.deletion_timestamp.is_some();
-    if is_over(seen) && !deleted {
-        return Verdict::Keep;
-    }
     let Problem { reason, message } = problem;
     let phase = present(seen);
-    if deleted || seen.is_complete() {
+    if deleted || is_over(seen) || seen.is_complete() {
         return Verdict::Attempted {
             phase,
             reason,
@@ -172,30 +173,19 @@ fn hopeless(seen: &Observation) -> Option<Plan> {
     fail("PvcGone", message)
 }
 
-/// A try that was given up came to its end before it could be stopped: what it
-/// made is there, and may be of a disk that was in use. One that the store is
-/// just asked to complete is not stopped: it has to be known what comes of it.
-fn outrun(seen: &Observation) -> Option<Plan> {
+/// A former try's upload that the store is just asked to complete is not
+/// stopped: it ends in a moment, and the next try replaces what it makes.
+fn completing(seen: &Observation) -> Option<Plan> {
     let id = seen.job_id();
     let AgentsSeen { jobs, synced, .. } = &seen.agents;
-    let others = || jobs.iter().filter(|other| other.job.id != id);
     let completing = |other: &JobSeen| {
         let state = &other.job.state;
-        matches!(state, JobState::Verifying | JobState::Finalizing) && synced.contains(&other.node)
+        other.job.id != id
+            && matches!(state, JobState::Verifying | JobState::Finalizing)
+            && synced.contains(&other.node)
     };
-    if others().any(completing) {
-        return Some(Plan::say(Verdict::Keep, Again::After(WATCH)));
-    }
-    let known = seen.status().is_some_and(|status| status.replaces_own);
-    if known || !others().any(|other| other.job.state == JobState::Succeeded) {
-        return None;
-    }
-    let verdict = Verdict::MadeAnew {
-        reason: "StartedOver".to_owned(),
-        message: "a try that was given up made an object: it is made anew".to_owned(),
-        upload_id: retry::left(seen),
-    };
-    Some(Plan::say(verdict, Again::Now))
+    let any = jobs.iter().any(completing);
+    any.then(|| Plan::say(Verdict::Keep, Again::After(WATCH)))
 }
 
 /// Whether the disk is kept as it was, in a snapshot or in what that was

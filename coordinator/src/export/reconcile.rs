@@ -40,7 +40,8 @@ pub async fn reconcile(
         },
     };
     rounds(|| async {
-        let observed = observe(&shell.client, shell.agents.as_ref(), namespace, name).await?;
+        let agents = shell.agents.as_ref();
+        let observed = observe(&shell.client, agents, &context.store, namespace, name).await?;
         let Some(seen) = observed else {
             return Ok(None);
         };

@@ -56,10 +56,13 @@ pub fn judge_shown(seen: &Observation, failure: Failure, secrets: &[String]) -> 
     }
 }
 
-/// Whether the export itself names what lets in at its store.
+/// Whether a Secret lets in at the store.
 fn is_guarded(seen: &Observation) -> bool {
     let spec = &seen.export.spec;
-    spec.secret_ref.is_some() || spec.object_store.object_bucket_claim.is_some()
+    let store = &spec.object_store;
+    let claimed = store.object_bucket_claim.is_some();
+    let operators = store.endpoint.is_none() && !claimed && seen.default_keys;
+    spec.secret_ref.is_some() || claimed || operators
 }
 
 /// The verdict on `secrets` that are about to be shown, where they were

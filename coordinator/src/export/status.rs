@@ -1,22 +1,27 @@
 //! The status that follows from a verdict. Pure.
 //!
 //! Invariant: the same verdict on the same export gives the same status, so a
-//! reconcile that finds nothing new writes nothing.
+//! reconcile that finds nothing new writes nothing; but for when a volume was
+//! last seen to be in nobody else's use.
 
-use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, set};
+use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, find, set};
 use hypercloud_api::{
     DownloadUrlStatus, ExportPhase, ExportReadFrom, ExportedDiskStatus, ObjectStatus, RetryStatus,
     UploadStatus, VirtualMachineVolumeExport, VirtualMachineVolumeExportStatus, names, quantity,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use url::Url;
 
 use super::verdict::Verdict;
-use super::{COMPLETE, UNSIGNED, UPLOAD_LEFT};
+use super::{COMPLETE, DISCARD_LIMIT, UNSIGNED, UPLOAD_LEFT};
 use crate::access::rejection::REJECTED;
 use crate::agents::{ExportedObject, Failure, Job};
 use crate::work::retry;
+
+/// How old the note may be that nothing else uses a volume: it is written no
+/// more often.
+const LATELY: SignedDuration = SignedDuration::from_secs(4);
 
 /// The status of `export` once `verdict` was reached at `now`.
 pub fn next(
@@ -33,6 +38,7 @@ pub fn next(
         writer.status.observed_generation = export.metadata.generation;
         writer.status.attempt.get_or_insert(0);
         writer.apply(verdict);
+        writer.watch(verdict);
     }
     writer.status
 }
@@ -126,17 +132,7 @@ impl Writer<'_> {
                 self.forget_disk();
                 self.incomplete(ExportPhase::Pending, reason, message.clone());
             }
-            Verdict::MadeAnew {
-                reason,
-                message,
-                upload_id,
-            } => {
-                self.status.replaces_own = true;
-                self.left(upload_id.as_deref());
-                self.new_try();
-                self.forget_disk();
-                self.incomplete(ExportPhase::Pending, reason, message.clone());
-            }
+            Verdict::Watched => {}
             Verdict::Attempted {
                 phase,
                 reason,
@@ -165,12 +161,28 @@ impl Writer<'_> {
                 if let Some(retry) = &mut self.status.retry {
                     retry.next_time = None;
                 }
-                let torn = if self.status.replaces_own {
-                    "; the object in the store is of a disk that was in use, and is not to be relied upon"
-                } else {
-                    ""
-                };
-                self.incomplete(ExportPhase::Failed, reason, format!("{message}{torn}"));
+                self.incomplete(ExportPhase::Failed, reason, message.clone());
+            }
+        }
+    }
+
+    /// Notes that nothing else was seen to use the volume, now and then.
+    fn watch(&mut self, verdict: &Verdict) {
+        let looked = matches!(
+            verdict,
+            Verdict::Chosen { .. }
+                | Verdict::Exporting { .. }
+                | Verdict::Waiting { .. }
+                | Verdict::Watched
+        );
+        let reads = self.status.phase == Some(ExportPhase::Exporting)
+            && self.status.read_from == Some(ExportReadFrom::Volume)
+            && self.status.object.is_none();
+        if let Some(upload) = self.status.upload.as_mut().filter(|_| looked && reads) {
+            let since = upload.watched_time.as_ref();
+            let lately = since.is_some_and(|since| self.now.0.duration_since(since.0) < LATELY);
+            if !lately {
+                upload.watched_time = Some(self.now.clone());
             }
         }
     }
@@ -216,7 +228,6 @@ impl Writer<'_> {
             upload.upload_id = None;
         }
         self.status.progress = Some("100%".to_owned());
-        self.status.replaces_own = false;
         // What was tried for it counts no more.
         self.status.retry = None;
         let made = job.object.clone().unwrap_or_default();
@@ -266,15 +277,39 @@ impl Writer<'_> {
 
     fn attempted(&mut self, phase: ExportPhase, reason: &str, message: &str) {
         // Those of another phase do not count.
+        let over = phase == ExportPhase::Failed;
         let same = self.status.phase == Some(phase);
-        let former = self.status.retry.as_ref().filter(|_| same);
+        let counts = |retry: &&RetryStatus| same && (!over || retry.last_reason == UPLOAD_LEFT);
+        let former = self.status.retry.as_ref().filter(counts);
+        let failures = retry::failures(former).saturating_add(1);
+        let last_reason = if over { UPLOAD_LEFT } else { reason };
         self.status.retry = Some(RetryStatus {
-            failures: retry::failures(former).saturating_add(1),
+            failures,
             next_time: None,
-            last_reason: reason.to_owned(),
+            last_reason: last_reason.to_owned(),
             last_message: message.to_owned(),
         });
-        self.incomplete(phase, reason, message.to_owned());
+        if !over {
+            self.incomplete(phase, reason, message.to_owned());
+        } else if failures == DISCARD_LIMIT {
+            self.leave_parts(message);
+        }
+    }
+
+    /// Says, beside why the export failed, that parts may have stayed.
+    fn leave_parts(&mut self, why: &str) {
+        let told = find(&self.status.conditions, COMPLETE);
+        let Some((reason, failed)) = told.map(|told| (told.reason.clone(), told.message.clone()))
+        else {
+            return;
+        };
+        let upload = self.status.upload.as_ref();
+        let id = upload.and_then(|upload| upload.upload_id.as_deref());
+        let message = format!(
+            "{failed}; parts of the upload {} may have stayed in the bucket: {why}",
+            id.unwrap_or_default()
+        );
+        self.incomplete(ExportPhase::Failed, &reason, message);
     }
 
     fn try_failed(&mut self, failure: &Failure, upload_id: Option<&str>) {

@@ -151,16 +151,8 @@ pub enum Verdict {
         /// The upload that may have parts in the store, as last reported.
         upload_id: Option<String>,
     },
-    /// An object is there that a try made, and that is not to be relied upon:
-    /// it is made anew.
-    MadeAnew {
-        /// One CamelCase word.
-        reason: String,
-        /// For people.
-        message: String,
-        /// The upload that may have parts in the store, as last reported.
-        upload_id: Option<String>,
-    },
+    /// Nothing to say but that nothing else uses the volume.
+    Watched,
     /// What is left to be done could not be now, and is not tried for ever.
     Attempted {
         /// Phase to show.

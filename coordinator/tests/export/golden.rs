@@ -196,7 +196,10 @@ fn a_status_tells_the_story() {
         // The same verdict again changes nothing, whenever it is reached.
         let anew = matches!(
             verdict,
-            Verdict::TryFailed { .. } | Verdict::StartOver { .. } | Verdict::Chosen { .. }
+            Verdict::TryFailed { .. }
+                | Verdict::StartOver { .. }
+                | Verdict::Chosen { .. }
+                | Verdict::Exporting { .. }
         );
         if !anew {
             let later = Timestamp::from_second(1_800_009_999).unwrap();

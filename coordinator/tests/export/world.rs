@@ -72,6 +72,8 @@ pub struct Store {
     pub uploads: BTreeSet<String>,
     /// Whether the object that is there is of one state of the disk.
     pub object: Option<bool>,
+    /// Whether that is somebody else's.
+    pub foreign: bool,
     /// Version of the Secret from which on it lets in.
     pub accepts: u32,
 }
@@ -363,6 +365,7 @@ impl World {
                     .collect(),
                 jobs: self.agents.iter().flat_map(jobs).collect(),
             },
+            default_keys: false,
         })
     }
 

@@ -13,6 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::observation::Observation;
 use super::super::validate::Wanted;
 use super::super::verdict::{Action, Plan, Upload, Verdict, waiting};
+use super::super::{DISCARD_LIMIT, UPLOAD_LEFT};
 use super::{entry, source};
 use crate::again::{Again, RECHECK, SLOW_RECHECK};
 use crate::agents::AgentsSeen;
@@ -22,9 +23,7 @@ use crate::work::retry::failures;
 
 /// How often what is being deleted is looked at.
 const SOON: Duration = Duration::from_secs(3);
-/// How often it is tried to remove what an upload left: two minutes long.
-const DISCARD_LIMIT: i32 = 8;
-/// The same where what lets in at the store is gone: in a namespace that is
+/// How often it is tried to remove what an upload left where what lets in at the store is gone: in a namespace that is
 /// being deleted it does not come back.
 const ACCESS_LIMIT: i32 = 3;
 
@@ -43,6 +42,10 @@ pub(super) fn clean_up(seen: &Observation, wanted: Option<&Wanted>, now: Timesta
     let mut left = false;
     if actions.is_empty() && is_stopped(seen) {
         left = seen.upload_id().is_some();
+        let retry = seen.status().and_then(|status| status.retry.as_ref());
+        let counted = retry.filter(|retry| retry.last_reason == UPLOAD_LEFT);
+        left &= failures(counted) < DISCARD_LIMIT;
+        let wanted = wanted.filter(|_| left);
         let discard = wanted.and_then(|wanted| entry::discard(seen, wanted));
         actions.extend(discard);
     }
@@ -108,7 +111,12 @@ pub(super) fn plan(seen: &Observation, wanted: Option<&Wanted>, now: Timestamp) 
 fn discard(seen: &Observation, wanted: Option<&Wanted>, upload_id: &str) -> Plan {
     let retry = seen.status().and_then(|status| status.retry.as_ref());
     let retry = retry.filter(|_| seen.phase() == Some(ExportPhase::Deleting));
-    let gone = retry.is_some_and(|retry| retry.last_reason.ends_with("NotFound"));
+    let gone = retry.is_some_and(|retry| {
+        matches!(
+            retry.last_reason.as_str(),
+            "SecretNotFound" | "ConfigMapNotFound"
+        )
+    });
     let most = if gone { ACCESS_LIMIT } else { DISCARD_LIMIT };
     let Some(wanted) = wanted.filter(|_| failures(retry) < most) else {
         let why = retry.map_or("", |retry| retry.last_message.as_str());

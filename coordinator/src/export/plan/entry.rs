@@ -115,10 +115,11 @@ fn choose(seen: &Observation, kept: bool) -> Result<ExportReadFrom, Box<Plan>> {
     if kept {
         return Ok(ExportReadFrom::Snapshot);
     }
-    if seen.users.is_empty() {
-        return Ok(ExportReadFrom::Volume);
-    }
+    // Pods that come again and again would have it begun anew for ever.
+    let was_used = seen.attempt() > 0 && source::told_of(seen, "VolumeInUse");
     match source::class(seen) {
+        Ok(_) if was_used => Ok(ExportReadFrom::Snapshot),
+        _ if seen.users.is_empty() => Ok(ExportReadFrom::Volume),
         Ok(_) => Ok(ExportReadFrom::Snapshot),
         Err(why) => {
             let message = format!(

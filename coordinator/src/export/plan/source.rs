@@ -1,7 +1,10 @@
 //! What is read: the volume itself, or what a snapshot of it is restored to.
 
-use hypercloud_api::{ExportPhase, ExportReadFrom, names};
+use hypercloud_api::conditions::find;
+use hypercloud_api::{ExportPhase, ExportReadFrom, VolumeMode, names};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::super::COMPLETE;
 use super::super::observation::{Observation, OwnSnapshot};
 use super::super::verdict::{Action, Plan, Verdict, waiting};
 use super::{SOON, present, start_over};
@@ -11,6 +14,10 @@ use crate::holder::Problem;
 use crate::volume::claim::RestoredSeen;
 use crate::volume::users::in_words;
 use crate::work::{VolumeSeen, leftovers};
+
+/// For how long nobody may look whether a pod uses a volume that is read
+/// itself: one can come, write and be gone in little more.
+const UNWATCHED: SignedDuration = SignedDuration::from_secs(15);
 
 /// A volume that is read.
 #[derive(Clone, Copy, Debug)]
@@ -22,13 +29,13 @@ pub(super) struct Readable<'a> {
 }
 
 /// The volume that is read, or what has to be done first.
-pub(super) fn readable(seen: &Observation) -> Result<Readable<'_>, Box<Plan>> {
+pub(super) fn readable(seen: &Observation, now: Timestamp) -> Result<Readable<'_>, Box<Plan>> {
     if seen.has_read() {
         // Nothing is read any more, whatever became of the volume.
         return Ok(volume(None, VolumeKind::Block, None, 0));
     }
     match seen.read_from() {
-        Some(ExportReadFrom::Volume) => directly(seen),
+        Some(ExportReadFrom::Volume) => directly(seen, now),
         Some(ExportReadFrom::Snapshot) => restored(seen),
         None => {
             let message = "it is not known any more what is read".to_owned();
@@ -54,7 +61,7 @@ fn volume<'a>(
 }
 
 /// The claim's own volume, as long as nobody else uses it.
-fn directly(seen: &Observation) -> Result<Readable<'_>, Box<Plan>> {
+fn directly(seen: &Observation, now: Timestamp) -> Result<Readable<'_>, Box<Plan>> {
     let users = users(seen);
     if !users.is_empty() {
         let message = format!(
@@ -64,11 +71,31 @@ fn directly(seen: &Observation) -> Result<Readable<'_>, Box<Plan>> {
         );
         return Err(Box::new(start_over(seen, "VolumeInUse", message)));
     }
+    if let Some(plan) = unwatched(seen, now) {
+        return Err(Box::new(plan));
+    }
     let Some(target) = &seen.target else {
         return Err(Box::new(Plan::say(Verdict::Keep, Again::After(SOON))));
     };
     let name = target.volume_name.as_deref();
     Ok(volume(name, target.mode.into(), None, target.capacity))
+}
+
+/// Nobody looked for so long that a pod may have come, written and gone. What
+/// is written to a file system, the agent itself notices.
+pub(super) fn unwatched(seen: &Observation, now: Timestamp) -> Option<Plan> {
+    let since = seen.present_upload()?.watched_time.as_ref()?.0;
+    let target = seen.target.as_ref();
+    let device = target.is_none_or(|target| target.mode == VolumeMode::Block);
+    if !device || now.duration_since(since) <= UNWATCHED {
+        return None;
+    }
+    let message = format!(
+        "nobody looked for {} s whether something uses the claim {}, as no coordinator led: the export begins anew",
+        now.duration_since(since).as_secs(),
+        seen.pvc()
+    );
+    Some(start_over(seen, "VolumeUnwatched", message))
 }
 
 /// Pods that use the volume that is read itself, or did since.
@@ -167,7 +194,8 @@ fn snapshot(seen: &Observation) -> Plan {
         let message = "the claim is gone, and with it how its snapshot is restored";
         return start_over(seen, "SnapshotGone", message.to_owned());
     };
-    let size = own.seen.restore_size.unwrap_or(target.capacity);
+    let least = own.seen.restore_size.unwrap_or(0);
+    let size = least.max(target.capacity);
     let status = seen.status();
     let known = status.and_then(|status| status.taken_at.as_ref());
     match (own.seen.taken, known) {
@@ -192,9 +220,16 @@ pub(super) fn way_out(seen: &Observation) -> String {
     )
 }
 
+/// Whether the status says this of the export.
+pub(super) fn told_of(seen: &Observation, reason: &str) -> bool {
+    let conditions = seen.status().map(|status| status.conditions.as_slice());
+    let told = find(conditions.unwrap_or_default(), COMPLETE);
+    told.is_some_and(|told| told.reason == reason)
+}
+
 /// Makes the snapshot.
 fn take(seen: &Observation) -> Plan {
-    if seen.users.is_empty() && seen.target.is_some() {
+    if told_of(seen, "SnapshotRefused") && seen.users.is_empty() && seen.target.is_some() {
         let message = format!(
             "nothing uses the claim {} any more, so it is read itself",
             seen.pvc()

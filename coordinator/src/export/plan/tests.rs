@@ -61,6 +61,7 @@ fn fresh() -> Observation {
             synced: vec!["n1".into()],
             ..AgentsSeen::default()
         },
+        default_keys: false,
     }
 }
 
@@ -142,7 +143,6 @@ fn reason(plan: &Plan) -> &str {
     match &plan.verdict {
         Verdict::Waiting { reason, .. }
         | Verdict::StartOver { reason, .. }
-        | Verdict::MadeAnew { reason, .. }
         | Verdict::Failed { reason, .. } => reason,
         other => panic!("{other:?}"),
     }
@@ -301,29 +301,99 @@ fn what_was_read_under_a_pod_is_made_anew_over_it() {
             false => assert!(matches!(step.verdict, Verdict::Completed(_)), "{step:?}"),
         }
     }
-    // A try that was given up and came to its end all the same.
+}
+
+#[test]
+fn what_nobody_watched_is_read_anew() {
+    let mut seen = exporting(ExportReadFrom::Volume);
+    seen.target.as_mut().unwrap().mode = hypercloud_api::VolumeMode::Block;
+    let looked = matches!(plan(&seen, at(5)).verdict, Verdict::Exporting { .. });
+    assert!(looked);
+    assert_eq!(reason(&plan(&seen, at(20))), "VolumeUnwatched");
+    let mut succeeded = seen.clone();
+    ends(&mut succeeded, JobState::Succeeded);
+    assert_eq!(reason(&plan(&succeeded, at(20))), "VolumeUnwatched");
+    seen.target.as_mut().unwrap().mode = hypercloud_api::VolumeMode::Filesystem;
+    assert!(matches!(
+        plan(&seen, at(20)).verdict,
+        Verdict::Exporting { .. }
+    ));
+}
+
+#[test]
+fn after_a_pod_came_a_snapshot_is_read_though_it_is_gone() {
     let mut seen = exporting(ExportReadFrom::Volume);
     use_volume(&mut seen, 0);
     let step = plan(&seen, at(0));
     told(&mut seen, step.verdict);
-    ends(&mut seen, JobState::Succeeded);
-    let step = plan(&seen, at(0));
-    assert_eq!(reason(&step), "StartedOver");
-    told(&mut seen, step.verdict);
-    assert!(seen.status().unwrap().replaces_own);
-    let step = plan(&seen, at(0));
-    assert!(
-        !matches!(step.verdict, Verdict::MadeAnew { .. }),
-        "{step:?}"
+    told(&mut seen, Verdict::Discarded);
+    seen.agents.jobs.clear();
+    seen.holders.clear();
+    seen.users.clear();
+    let chosen = |seen: &Observation| match plan(seen, at(1)).verdict {
+        Verdict::Accepted { read_from, .. } => read_from,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(chosen(&seen), ExportReadFrom::Volume);
+    seen.classes = vec![class("a")];
+    assert_eq!(chosen(&seen), ExportReadFrom::Snapshot);
+    accept(&mut seen, ExportReadFrom::Snapshot);
+    let class = "a".to_owned();
+    assert_eq!(
+        plan(&seen, at(1)).actions,
+        [Action::CreateSnapshot { class }]
     );
-    // Its next job replaces what it made.
-    let mut next = exporting(ExportReadFrom::Volume);
-    next.agents.jobs.clear();
-    next.export.status.as_mut().unwrap().replaces_own = true;
-    let upload = next.export.status.as_mut().unwrap().upload.as_mut();
-    upload.unwrap().upload_id = None;
-    let job = started(&plan(&next, at(0)));
-    assert!(job.overwrite);
+}
+
+#[test]
+fn a_failed_export_gives_its_parts_up_after_some_time() {
+    let mut seen = exporting(ExportReadFrom::Volume);
+    seen.target = None;
+    let step = plan(&seen, at(0));
+    assert_eq!(reason(&step), "PvcGone");
+    told(&mut seen, step.verdict);
+    seen.agents.jobs.clear();
+    seen.holders.clear();
+    let mut tries = 0;
+    while let [Action::Discard { .. }] = plan(&seen, at(0)).actions.as_slice() {
+        tries += 1;
+        assert!(tries < 100, "for ever");
+        let verdict = undiscarded(&seen, failure("AccessDenied", false), &[]);
+        told(&mut seen, verdict);
+    }
+    assert_eq!(tries, 8);
+    let complete = &seen.status().unwrap().conditions[0];
+    assert_eq!(complete.reason, "PvcGone");
+    assert!(
+        complete.message.contains("parts of the upload upload may"),
+        "{complete:?}"
+    );
+    assert_eq!(seen.upload_id(), Some("upload"));
+}
+
+#[test]
+fn the_operators_keys_are_not_known_to_have_been_shown() {
+    let mut seen = exporting(ExportReadFrom::Volume);
+    seen.export.spec.secret_ref = None;
+    seen.export
+        .status
+        .as_mut()
+        .unwrap()
+        .upload
+        .as_mut()
+        .unwrap()
+        .credentials
+        .clear();
+    ends(
+        &mut seen,
+        JobState::Failed(failure("SignatureDoesNotMatch", false)),
+    );
+    assert!(matches!(plan(&seen, at(0)).verdict, Verdict::Failed { .. }));
+    seen.default_keys = true;
+    assert!(matches!(
+        plan(&seen, at(0)).verdict,
+        Verdict::TryFailed { .. }
+    ));
 }
 
 fn started(plan: &Plan) -> crate::agents::ExportJob {
@@ -463,7 +533,7 @@ fn an_upload_that_is_being_completed_is_not_stopped() {
         "{step:?}"
     );
     ends(&mut seen, JobState::Succeeded);
-    assert_eq!(reason(&plan(&seen, at(0))), "StartedOver");
+    assert_eq!(plan(&seen, at(0)).actions.len(), 2);
 }
 
 #[test]
@@ -475,7 +545,7 @@ fn a_pod_that_came_and_went_is_noticed() {
     assert_eq!(reason(&step), "VolumeInUse");
     ends(&mut seen, JobState::Succeeded);
     let step = plan(&seen, at(10));
-    assert!(matches!(step.verdict, Verdict::MadeAnew { .. }), "{step:?}");
+    assert_eq!(reason(&step), "VolumeInUse");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use super::super::observation::Observation;
 use super::super::retry::judge;
 use super::super::validate::Wanted;
 use super::super::verdict::{Action, Plan, Upload, Verdict, waiting};
-use super::source::{Readable, users, way_out};
-use super::{WATCH, present};
+use super::source::{Readable, unwatched, users, way_out};
+use super::{WATCH, present, start_over};
 use crate::again::{Again, RECHECK};
 use crate::agents::{ExportJob, Failure};
 use crate::volume::users::in_words;
@@ -50,7 +50,7 @@ pub(super) fn plan(
                 volume: held,
                 format: wanted.format,
                 compression: wanted.compression,
-                overwrite: wanted.overwrite || replaces_own(seen),
+                overwrite: wanted.overwrite,
                 digest: wanted.digest(volume.capacity),
             },
             object: wanted.object.clone(),
@@ -71,9 +71,9 @@ pub(super) fn plan(
             if reason == "ProvisioningFailed" {
                 message += &way_out(seen);
             }
-            Plan::say(waiting(phase, &reason, message), Again::After(RECHECK))
+            Plan::say(waiting(phase, &reason, message), look(seen))
         }
-        Step::Pause => Plan::say(Verdict::Keep, Again::After(RECHECK)),
+        Step::Pause => Plan::say(Verdict::Watched, look(seen)),
         Step::Choose {
             job_id,
             node,
@@ -114,31 +114,23 @@ pub(super) fn plan(
     }
 }
 
-/// Whether the object that is there is a former try's.
-fn replaces_own(seen: &Observation) -> bool {
-    seen.status().is_some_and(|status| status.replaces_own)
-}
-
-/// A pod used the volume before its job was seen to succeed, which nobody saw:
-/// it may have written to what was read. One that just came is not so quick.
+/// A pod used the volume before its job was seen to succeed, or nobody looked
+/// whether one did: it may have written to what was read. One that just came is
+/// not so quick. What was made is replaced, as it bears the export's mark.
 fn torn(seen: &Observation, now: Timestamp) -> Option<Plan> {
-    let since = seen.used_since?;
-    let directly = seen.read_from() == Some(ExportReadFrom::Volume);
-    if !directly || now.duration_since(since) <= PODS_START {
+    if seen.read_from() != Some(ExportReadFrom::Volume) {
         return None;
     }
-    let message = format!(
-        "{} came to use the claim {} before all of it was read: the object is made anew",
-        in_words(&users(seen)),
-        seen.pvc()
-    );
-    let verdict = Verdict::MadeAnew {
-        reason: "VolumeInUse".to_owned(),
-        message,
-        // It is complete.
-        upload_id: None,
-    };
-    Some(Plan::say(verdict, Again::Now))
+    let early = |since: Timestamp| now.duration_since(since) > PODS_START;
+    if seen.used_since.is_some_and(early) {
+        let message = format!(
+            "{} came to use the claim {} before all of it was read: the object is made anew",
+            in_words(&users(seen)),
+            seen.pvc()
+        );
+        return Some(start_over(seen, "VolumeInUse", message));
+    }
+    unwatched(seen, now)
 }
 
 /// The job is started, or given what it waits for; one that had begun and is
@@ -160,6 +152,14 @@ fn start(seen: &Observation, node: String, job: Upload) -> Plan {
         actions: vec![Action::Work(work::Action::StartJob { node, job })],
         verdict: Verdict::Keep,
         again: watch(seen),
+    }
+}
+
+/// When to look again at what is waited for, while the volume is held.
+fn look(seen: &Observation) -> Again {
+    match watch(seen) {
+        Again::OnChange => Again::After(RECHECK),
+        watch => watch,
     }
 }
 

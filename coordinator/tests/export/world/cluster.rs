@@ -125,7 +125,7 @@ impl World {
         }
         let upload = match &work.job.upload_id {
             None => {
-                if self.store.object.is_some() && !work.overwrite {
+                if self.store.foreign && !work.overwrite {
                     return self.fail(work, failure("ObjectExists", false));
                 }
                 let upload = self.uid("upload");
@@ -162,6 +162,7 @@ impl World {
         let upload = work.job.upload_id.as_ref();
         if upload.is_some_and(|upload| self.store.uploads.remove(upload)) {
             self.store.object = Some(work.read.len() == 1);
+            self.store.foreign = false;
         }
     }
 
