@@ -143,11 +143,6 @@ impl Course {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Nothing more is made: whoever waits for more of the disk is told so.
-    pub(super) fn give_up(&self) {
-        drop(self.image.lock().take());
-    }
-
     /// One worker, from its beginning to its end. The last one to end makes
     /// the last parts.
     pub(super) fn work(&self) -> Result<(), TransferError> {
@@ -237,6 +232,11 @@ impl Course {
     fn next_ready(&self) -> Option<Piece> {
         let settled = self.settled.load(Ordering::Acquire);
         self.early.lock().remove(&settled)
+    }
+
+    /// Lets go of what was put in, when no worker is left that goes on.
+    pub(super) fn stop(&self) {
+        drop(self.image.lock().take());
     }
 
     /// The first part, which was made to be sent last.

@@ -233,8 +233,8 @@ impl Making {
             self.made.close();
         }
         if result.is_err() {
-            self.course.give_up();
-            // Its end says nothing more.
+            // No more comes for the digest; that it has none says nothing new.
+            self.course.stop();
             let _ = self.digest().await;
         }
         result.map(|()| all)
