@@ -2,7 +2,7 @@
 //!
 //! Invariant: no generated type leaves this module and [`pool`](super::pool).
 
-use hypercloud_api::{ExportCompression, ExportFormat};
+use hypercloud_api::{ExportCompression, ExportFormat, names};
 use hypercloud_proto::agent::v1 as proto;
 
 use proto::stored_object::Credentials;
@@ -136,6 +136,8 @@ pub(super) fn export_request(job: &ExportJob, object: &Stored) -> proto::StartJo
             compression: compression.into(),
             overwrite: job.overwrite,
             digest: job.digest,
+            // Of all tries.
+            owner: names::parse_job_id(&job.id).map_or_else(String::new, |(uid, _)| uid.to_owned()),
         })),
     }
 }

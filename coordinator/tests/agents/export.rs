@@ -60,6 +60,7 @@ async fn an_export_is_started_with_its_object_and_followed_to_its_end() {
     assert_eq!(spec.format(), proto::ImageFormat::Qcow2);
     assert_eq!(spec.compression(), proto::Compression::Zstd);
     assert!(spec.overwrite && spec.digest);
+    assert_eq!(spec.owner, "uid");
     let stored = spec.object.unwrap();
     assert_eq!(
         (stored.bucket.as_str(), stored.key.as_str()),

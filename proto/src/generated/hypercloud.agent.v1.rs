@@ -244,6 +244,10 @@ pub struct ExportSpec {
     /// Whether the digest of the disk's raw content is computed.
     #[prost(bool, tag = "6")]
     pub digest: bool,
+    /// Who makes the object, as a mark on it: an object that bears the same one
+    /// is replaced even without overwrite. Empty: nobody.
+    #[prost(string, tag = "7")]
+    pub owner: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StartJobRequest {
