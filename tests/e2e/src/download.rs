@@ -25,7 +25,9 @@ pub fn by_http(store: &Store, url: &str, path: &Path) -> anyhow::Result<()> {
     let to = format!("::{}:{}", store.address.ip(), store.address.port());
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--show-error", "--fail", "--noproxy", "*"]);
-    curl.args(["--connect-to", &to, "--output"]).arg(path).arg(url);
+    curl.args(["--connect-to", &to, "--output"])
+        .arg(path)
+        .arg(url);
     run(&mut curl).map(drop)
 }
 

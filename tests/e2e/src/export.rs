@@ -130,7 +130,11 @@ pub async fn midway(scope: &Scope, name: &str, store: &Store) -> anyhow::Result<
         let (export, reason, message) =
             task::look::<VirtualMachineVolumeExport>(scope, name).await?;
         let upload = export.status.and_then(|status| status.upload);
-        let parts: usize = store.uploads().iter().map(|upload| upload.parts.len()).sum();
+        let parts: usize = store
+            .uploads()
+            .iter()
+            .map(|upload| upload.parts.len())
+            .sum();
         Ok(match upload {
             Some(upload) if upload.upload_id.is_some() && parts > 1 => Seen::Done(upload.node_name),
             _ => Seen::NotYet(format!("{parts} parts, {reason}: {message}, {upload:?}")),
@@ -168,7 +172,10 @@ pub async fn download_url(
     let named = status.download_url.as_ref();
     let name = &named.context("no download URL in the status")?.secret_name;
     let secret = scope.api::<Secret>().get(name).await?;
-    let owner = secret.owner_references().first().map(|owner| owner.kind.clone());
+    let owner = secret
+        .owner_references()
+        .first()
+        .map(|owner| owner.kind.clone());
     anyhow::ensure!(owner.as_deref() == Some("VirtualMachineVolumeExport"));
     let url = secret.data.unwrap_or_default().remove("url");
     Ok(String::from_utf8(url.context("no url in the Secret")?.0)?)
@@ -176,6 +183,8 @@ pub async fn download_url(
 
 /// Writes an object of the store to a file.
 pub fn save(store: &Store, key: &str, path: &Path) -> anyhow::Result<()> {
-    let bytes = store.object(key).with_context(|| format!("no object {key}"))?;
+    let bytes = store
+        .object(key)
+        .with_context(|| format!("no object {key}"))?;
     Ok(std::fs::write(path, bytes)?)
 }

@@ -93,7 +93,10 @@ pub async fn start<T: Task>(scope: &Scope, name: &str, spec: Value) -> anyhow::R
         "metadata": {"name": name},
         "spec": spec
     }))?;
-    Ok(scope.api::<T>().create(&PostParams::default(), &task).await?)
+    Ok(scope
+        .api::<T>()
+        .create(&PostParams::default(), &task)
+        .await?)
 }
 
 /// The task, and reason and message of its `Complete` condition.
@@ -162,7 +165,13 @@ pub async fn tidy<T: Task>(scope: &Scope, uid: &str) -> anyhow::Result<()> {
     until(&what, LIMIT, || async {
         let mut left: Vec<String> = Vec::new();
         left.extend(pods.list(&ours).await?.iter().map(|pod| pod.name_any()));
-        left.extend(claims.list(&ours).await?.iter().map(|claim| claim.name_any()));
+        left.extend(
+            claims
+                .list(&ours)
+                .await?
+                .iter()
+                .map(|claim| claim.name_any()),
+        );
         let snapshots = snapshots(scope).list(&ours).await?;
         left.extend(snapshots.iter().map(|snapshot| snapshot.name_any()));
         let jobs = crate::agents::jobs(&scope.cluster).await?;

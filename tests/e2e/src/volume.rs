@@ -33,7 +33,12 @@ impl Mode {
     }
 
     /// SHA-256 of the first `mebibytes` of the disk.
-    pub async fn sha256(self, scope: &Scope, claim: &str, mebibytes: u64) -> anyhow::Result<String> {
+    pub async fn sha256(
+        self,
+        scope: &Scope,
+        claim: &str,
+        mebibytes: u64,
+    ) -> anyhow::Result<String> {
         let script = format!("head -c {} $DISK | sha256sum", mebibytes << 20);
         let said = self.run(scope, claim, &script).await?;
         let digest = said.split_whitespace().next();

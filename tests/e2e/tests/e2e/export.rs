@@ -11,7 +11,9 @@ use e2e::cluster::{Cluster, Scope};
 use e2e::disk::{self, Disk, Recipe};
 use e2e::source::Server;
 use e2e::{download, export, image, reader, system, vm_disk};
-use hypercloud_api::{ExportReadFrom, VirtualMachineVolumeExport, VirtualMachineVolumeExportStatus};
+use hypercloud_api::{
+    ExportReadFrom, VirtualMachineVolumeExport, VirtualMachineVolumeExportStatus,
+};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -100,7 +102,11 @@ impl Stage {
 
     /// Nothing is under way in the store, and no object but these is there.
     fn assert_only(&self, keys: &[&str]) {
-        assert!(self.store.uploads().is_empty(), "{:?}", self.store.uploads());
+        assert!(
+            self.store.uploads().is_empty(),
+            "{:?}",
+            self.store.uploads()
+        );
         let objects = self.store.objects();
         let found: Vec<_> = objects.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(found, keys);

@@ -36,7 +36,10 @@ async fn an_export_says_what_goes_where() -> anyhow::Result<()> {
             Some("endpoint must be an absolute http"),
         ),
         (with(json!({"format": "vmdk"})), Some("spec.format")),
-        (with(json!({"compression": "lzma"})), Some("spec.compression")),
+        (
+            with(json!({"compression": "lzma"})),
+            Some("spec.compression"),
+        ),
         (with(json!({"format": "raw", "compression": "none"})), None),
         (
             with(json!({"format": "raw", "compression": "zlib"})),

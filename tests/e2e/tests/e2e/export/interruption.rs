@@ -59,7 +59,10 @@ async fn whoever_is_killed_the_object_is_right_or_not_there() -> anyhow::Result<
         let before = store.stored_parts();
         store.allow(FIRST);
         let spec = export::spec(&store, "disk", victim, json!({}));
-        let uid = export::start(&scope, victim, spec).await?.uid().unwrap_or_default();
+        let uid = export::start(&scope, victim, spec)
+            .await?
+            .uid()
+            .unwrap_or_default();
         let node = export::midway(&scope, victim, &store).await?;
         stopped(&store, before).await?;
         assert!(store.object(victim).is_none());

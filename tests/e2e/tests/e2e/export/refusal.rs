@@ -20,7 +20,10 @@ async fn an_object_is_replaced_only_where_that_is_wanted() -> anyhow::Result<()>
     let (reason, message) = export::failed(scope, "careful").await?;
     assert_eq!(reason, "ObjectExists", "{message}");
     assert!(message.contains("exists already"), "{message}");
-    assert_eq!(store.object("there").as_deref(), Some(&b"somebody's own"[..]));
+    assert_eq!(
+        store.object("there").as_deref(),
+        Some(&b"somebody's own"[..])
+    );
     stage.assert_only(&["there"]);
 
     let spec = stage.spec("disk", "there", json!({"overwrite": true}));
@@ -57,7 +60,10 @@ async fn an_object_is_replaced_only_where_that_is_wanted() -> anyhow::Result<()>
     let sha256 = download::same_disk(&path, "qcow2", &stage.disk.image)?;
     assert_eq!(sha256, stage.disk.sha256);
     let refused = download::own("kubectl-hcs", &words);
-    let refused = format!("{:#}", refused.err().unwrap_or(anyhow::anyhow!("done twice")));
+    let refused = format!(
+        "{:#}",
+        refused.err().unwrap_or(anyhow::anyhow!("done twice"))
+    );
     assert!(refused.contains("ObjectExists"), "{refused}");
     stage.scope.close().await
 }
@@ -88,7 +94,11 @@ async fn an_export_goes_on_once_the_store_lets_in() -> anyhow::Result<()> {
         Ok(e2e::wait::when(told, events))
     });
     told.await?;
-    assert_eq!(store.requests().len(), asked, "rejected keys are not tried again");
+    assert_eq!(
+        store.requests().len(),
+        asked,
+        "rejected keys are not tried again"
+    );
     export::keys(&scope).await?;
     let status = export::succeeded(&scope, "late").await?;
     assert!(status.rejected_credentials.is_empty());

@@ -108,7 +108,10 @@ async fn a_disk_in_use_whose_storage_takes_no_snapshots_is_waited_for() -> anyho
     let volumes: Api<PersistentVolume> = Api::all(cluster.client.clone());
     let nodes = Api::<Node>::all(cluster.client.clone());
     let nodes = nodes.list(&ListParams::default()).await?.items;
-    let node = nodes.first().map(|node| node.name_any()).unwrap_or_default();
+    let node = nodes
+        .first()
+        .map(|node| node.name_any())
+        .unwrap_or_default();
     let volume = serde_json::from_value(json!({
         "metadata": {"name": scope.namespace},
         "spec": {
