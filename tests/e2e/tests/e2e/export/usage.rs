@@ -10,7 +10,7 @@ use e2e::task::LIMIT;
 use e2e::volume::BLOCK;
 use e2e::wait::{until, when};
 use e2e::{disk, download, export, rollback, system};
-use hypercloud_api::ExportReadFrom;
+use hypercloud_api::{ExportReadFrom, VirtualMachineVolumeExport};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -80,6 +80,48 @@ async fn a_disk_in_use_is_exported_from_a_snapshot() -> anyhow::Result<()> {
     let claims = scope.api::<PersistentVolumeClaim>();
     let claims = claims.list(&ListParams::default()).await?.items;
     assert_eq!(claims.len(), 1, "{claims:?}");
+    scope.close().await
+}
+
+#[tokio::test]
+async fn a_machine_that_starts_meanwhile_has_the_export_begin_anew() -> anyhow::Result<()> {
+    const SIZE: u64 = 96;
+    let cluster = Cluster::connect().await?;
+    let scope = cluster.scope("export-torn").await?;
+    let store = export::store(&cluster).await?;
+    export::keys(&scope).await?;
+    BLOCK.fill(&scope, "disk", SIZE, 80).await?;
+    // What the machine does not write to.
+    let rest = "dd if=$DISK bs=1M skip=4 2>/dev/null | sha256sum";
+    let kept = BLOCK.run(&scope, "disk", rest).await?;
+    store.allow(3);
+    let spec = export::spec(&store, "disk", "torn", json!({}));
+    let made = export::start(&scope, "torn", spec).await?;
+    export::midway(&scope, "torn", &store).await?;
+    let script = "dd if=/dev/urandom of=/dev/volume bs=1M count=4; sync; sleep 3600";
+    machine(&scope, "disk", "Block", script).await?;
+    until("it is read from a snapshot", LIMIT, || async {
+        let api = scope.api::<VirtualMachineVolumeExport>();
+        let status = api.get("torn").await?.status.unwrap_or_default();
+        let anew = status.read_from == Some(ExportReadFrom::Snapshot);
+        Ok(when(anew, (status.phase, status.conditions)))
+    })
+    .await?;
+    assert!(store.object("torn").is_none());
+    store.allow(u64::MAX);
+    let status = export::succeeded(&scope, "torn").await?;
+    let folder = tempfile::tempdir()?;
+    let (path, raw) = (folder.path().join("object"), folder.path().join("raw"));
+    export::save(&store, "torn", &path)?;
+    disk::qemu_img(&["convert", "-O", "raw"], &[&path, &raw])?;
+    let sha256 = disk::file_sha256(&raw)?;
+    let digest = status.disk.and_then(|disk| disk.digest);
+    assert_eq!(digest, Some(format!("sha256:{sha256}")));
+    std::fs::write(&path, &std::fs::read(&raw)?[4 << 20..])?;
+    let found = disk::file_sha256(&path)?;
+    assert!(kept.starts_with(&found), "{kept}");
+    assert!(store.uploads().is_empty(), "{:?}", store.uploads());
+    export::tidy(&scope, &made.uid().unwrap_or_default()).await?;
     scope.close().await
 }
 
