@@ -65,6 +65,8 @@ pub struct ExportOrder {
     pub format: ExportFormat,
     /// Whether an object that is there is replaced.
     pub overwrite: bool,
+    /// For whom the object is made.
+    pub owner: Option<String>,
     /// Whether the digest of the disk's raw content is computed.
     pub digest: bool,
     /// Where an earlier run stopped.

@@ -193,6 +193,10 @@ pub struct ExportSpec {
     pub format: ExportFormat,
     /// Whether an object that is there is replaced.
     pub overwrite: bool,
+    /// For whom the object is made: one that was made for the same is
+    /// replaced anyway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// Whether the digest of the disk's raw content is computed.
     pub digest: bool,
     /// Whether the store is reached with an

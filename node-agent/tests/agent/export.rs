@@ -50,6 +50,7 @@ pub fn spec(store: &Store, mode: proto::VolumeMode) -> proto::ExportSpec {
         format: proto::ImageFormat::Qcow2.into(),
         compression: proto::Compression::Zlib.into(),
         overwrite: false,
+        owner: String::new(),
         digest: true,
     }
 }

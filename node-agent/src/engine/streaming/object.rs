@@ -25,6 +25,7 @@ pub(super) async fn export(
         access,
         format,
         overwrite,
+        owner,
         digest,
         resume,
     } = order;
@@ -33,6 +34,7 @@ pub(super) async fn export(
         target: transfer::ExportTarget::Object(stored(object, access)),
         format,
         overwrite,
+        owner,
         digest,
         resume: resume.and_then(checkpoint_of),
     };

@@ -104,6 +104,7 @@ impl Drive {
             access: self.access.clone(),
             format: spec.format,
             overwrite: spec.overwrite,
+            owner: spec.owner,
             digest: spec.digest,
             resume,
         };

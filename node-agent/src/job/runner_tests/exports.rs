@@ -61,6 +61,7 @@ async fn an_export_reads_its_volume_and_ends_with_its_object() {
     node.begin("a", export("v")).await.unwrap();
     let other = ExportSpec {
         overwrite: true,
+        owner: None,
         ..export("v")
     };
     let other = node.begin("a", other).await.unwrap_err();

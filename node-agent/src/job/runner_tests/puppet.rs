@@ -295,6 +295,7 @@ pub(super) fn export(volume: &str) -> ExportSpec {
         },
         format: ExportFormat::Qcow2(Compression::Zlib),
         overwrite: false,
+        owner: None,
         digest: true,
         needs_access: false,
     }

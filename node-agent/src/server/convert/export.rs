@@ -19,15 +19,27 @@ pub(in crate::server) fn export_spec(
     let format = format(spec.format, spec.compression)?;
     let volume = volume_in(spec.volume, "volume")?;
     let (object, access) = object(spec.object)?;
+    let owner = owner(spec.owner)?;
     let spec = ExportSpec {
         volume,
         object,
         format,
         overwrite: spec.overwrite,
+        owner,
         digest: spec.digest,
         needs_access: !access.is_plain(),
     };
     Ok((spec, access))
+}
+
+/// Whose the object is to be, where that is said. It stands in a header.
+fn owner(owner: String) -> Result<Option<String>, Status> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    match owner.len() {
+        0 => Ok(None),
+        1..=64 if owner.bytes().all(plain) => Ok(Some(owner)),
+        _ => Err(invalid("an owner is at most 64 letters, digits or '-'")),
+    }
 }
 
 /// The object of a request, and how its store is reached.
@@ -97,6 +109,7 @@ mod tests {
             compression: proto::Compression::Zstd.into(),
             overwrite: true,
             digest: true,
+            owner: "7f-1".into(),
         }
     }
 
@@ -107,6 +120,7 @@ mod tests {
         assert_eq!(spec.object.to_string(), "s3://images/disk");
         assert_eq!(spec.format, ExportFormat::Qcow2(Compression::Zstd));
         assert!(spec.overwrite && spec.digest && spec.needs_access);
+        assert_eq!(spec.owner.as_deref(), Some("7f-1"));
         assert!(!access.is_plain());
         assert!(!serde_json::to_string(&spec).unwrap().contains("s3cret"));
         let raw = proto::ExportSpec {
@@ -114,6 +128,7 @@ mod tests {
             compression: proto::Compression::None.into(),
             overwrite: false,
             digest: false,
+            owner: String::new(),
             ..export()
         };
         let (spec, _) = export_spec(raw).unwrap();
@@ -127,7 +142,7 @@ mod tests {
         fn stored(spec: &mut proto::ExportSpec) -> &mut proto::StoredObject {
             spec.object.as_mut().unwrap()
         }
-        let gaps: [(&str, Spoil); 10] = [
+        let gaps: [(&str, Spoil); 11] = [
             ("no volume", |s| s.volume = None),
             ("no object", |s| s.object = None),
             ("no bucket or no object", |s| stored(s).key.clear()),
@@ -135,6 +150,7 @@ mod tests {
             ("user name or password", |s| {
                 stored(s).endpoint = Some("http://u:p@store.test".into());
             }),
+            ("an owner is", |s| s.owner = "a/b".into()),
             ("no format", |s| s.format = 0),
             ("format is not one", |s| s.format = 77),
             ("no compression", |s| s.compression = 0),
