@@ -7,7 +7,9 @@
 //! header is the first in the object and the last to be stored.
 //!
 //! Invariants: an object or file appears under its name only when it is
-//! complete; what is held is some parts and stretches, whatever the disk; an
+//! complete; what is held is some parts and stretches, whatever the disk (parts
+//! of more than 64 MiB, which only a disk needs that stores more than 62 GiB and
+//! could store more than 250, or a raw one of more than 600, one at a time); an
 //! upload is named in an [`ExportCheckpoint`] before a part of it is sent, and
 //! a part is in one only after the store has it.
 
@@ -27,6 +29,7 @@ mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hypercloud_disk::{MAX_VIRTUAL_SIZE, Refusal};
 use tokio_util::sync::CancellationToken;
 
 pub use self::checkpoint::ExportCheckpoint;
@@ -37,11 +40,14 @@ pub use self::request::{
 use self::size::Sizes;
 use self::upload::blocking;
 use crate::error::TransferError;
-use crate::object_store::{Signer, Writer};
+use crate::object_store::{ObjectStoreError, Signer, Writer};
 use crate::options::Options;
 use crate::raw_disk::SourceDisk;
 use crate::request::StoredObject;
 use crate::secret::Secret;
+
+/// No store takes a larger object.
+const LARGEST_OBJECT: u64 = 5 << 40;
 
 /// See [`crate::export`].
 pub(crate) async fn export(
@@ -50,12 +56,20 @@ pub(crate) async fn export(
     observer: Arc<dyn ExportObserver>,
     cancel: CancellationToken,
 ) -> Result<Exported, TransferError> {
-    let disk = request.source;
+    let disk = request.source.clone();
     let source = blocking(move || Ok(SourceDisk::open(&disk)?)).await?;
+    judge_size(source.size(), &request)?;
+    let is_file = matches!(request.target, ExportTarget::File(_));
+    let sizes = match is_file {
+        true => Sizes::of_file(),
+        false => Sizes::new(request.format, source.size(), source.allocated()),
+    };
     let job = Job {
+        state: source.state(),
+        owner: request.owner,
         format: request.format,
         digest: request.digest,
-        sizes: Sizes::new(request.format, source.size(), source.allocated()),
+        sizes,
         source: Arc::new(source),
         options: options.clone(),
         observer,
@@ -74,13 +88,32 @@ pub(crate) async fn export(
     }
 }
 
+/// A tenant's file may claim to be of any length, at no cost: one that no
+/// disk has is refused before anything is made for it.
+fn judge_size(size: u64, request: &ExportRequest) -> Result<(), TransferError> {
+    if size > MAX_VIRTUAL_SIZE {
+        return Err(Refusal::AbsurdVirtualSize(size).into());
+    }
+    match &request.target {
+        ExportTarget::Object(object)
+            if request.format == ExportFormat::Raw && size > LARGEST_OBJECT =>
+        {
+            let location = format!("s3://{}/{}", object.bucket, object.key);
+            Err(TransferError::from_store(ObjectStoreError::ObjectTooLarge(
+                location,
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// See [`crate::discard_upload`].
 pub(crate) async fn discard_upload(
     object: &StoredObject,
     upload_id: &str,
     options: &Options,
 ) -> Result<(), TransferError> {
-    let writer = Writer::new(object, options).await;
+    let writer = Writer::new(object, None, options).await;
     let writer = writer.map_err(TransferError::from_store)?;
     let discarded = writer.abort(upload_id).await;
     discarded.map_err(TransferError::from_store)

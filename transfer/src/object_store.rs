@@ -19,6 +19,7 @@ mod client;
 mod connector;
 mod credentials;
 mod error;
+mod failure;
 mod sending;
 mod signer;
 mod writer;

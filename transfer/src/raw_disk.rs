@@ -20,6 +20,9 @@ use crate::source::validator;
 /// device's.
 const BLOCK: usize = 4096;
 
+/// Which of a device's counts is of the sectors that were written.
+const SECTORS_WRITTEN: usize = 6;
+
 /// A raw disk of this machine. It is read and never written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RawDisk {
@@ -139,6 +142,37 @@ impl SourceDisk {
             }
             Ok(other) => (other.dev(), other.ino()) == (own.dev(), own.ino()),
             Err(_) => false,
+        }
+    }
+
+    /// What tells the disk from itself when it was written to: of a device,
+    /// which one it is since the machine started, and how much was written to
+    /// it. `None` where nothing tells.
+    pub(crate) fn state(&self) -> Option<String> {
+        let metadata = self.file.metadata().ok()?;
+        if !metadata.file_type().is_block_device() {
+            return validator(&self.file).ok()?;
+        }
+        let number = metadata.rdev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let about = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let read = |path: &Path| std::fs::read_to_string(path).ok();
+        let boot = read(Path::new("/proc/sys/kernel/random/boot_id"))?;
+        // A partition is of a disk, which has the number.
+        let sequence = read(&about.join("diskseq")).or_else(|| read(&about.join("../diskseq")))?;
+        let counts = read(&about.join("stat"))?;
+        let written = counts.split_whitespace().nth(SECTORS_WRITTEN)?;
+        let (boot, sequence) = (boot.trim(), sequence.trim());
+        Some(format!("{boot} {number} {sequence} {written}"))
+    }
+
+    /// Whether it is in the state that it was in, where that can be told.
+    pub(crate) fn judge_state(&self, before: Option<&str>) -> Result<(), SourceError> {
+        match before {
+            Some(before) if self.state().as_deref() != Some(before) => {
+                Err(SourceError::SourceChanged(self.shown.clone()))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -34,6 +34,7 @@ fn request(folder: &Path, target: ExportTarget, format: ExportFormat) -> ExportR
         target,
         format,
         overwrite: true,
+        owner: None,
         digest: false,
         resume: None,
     }

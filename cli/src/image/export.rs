@@ -103,6 +103,7 @@ pub(super) async fn run(
         target,
         format,
         overwrite,
+        owner: None,
         digest,
         resume: journal.as_ref().and_then(Journal::load),
     };

@@ -25,8 +25,7 @@ pub struct ExportCheckpoint {
     /// The disk's size.
     pub(super) size: u64,
     /// What tells a disk that is a file from another, and from itself when it
-    /// was written to. A device is known by its size alone: whoever keeps the
-    /// checkpoint keeps it for one volume.
+    /// was written to; nothing is resumed without it.
     pub(super) source: Option<String>,
     /// The object: store, bucket and key.
     pub(super) target: String,
@@ -118,7 +117,8 @@ impl ExportCheckpoint {
             } = of.clone();
             (layout, format, digest, size, source, target)
         };
-        same(self) == same(new)
+        // A disk that does not tell may have been written to.
+        new.source.is_some() && same(self) == same(new)
     }
 
     /// The upload that may have parts in the store.

@@ -110,18 +110,25 @@ impl Image {
     }
 }
 
+/// How many work on it, and what they share with others.
+pub(super) struct Workers {
+    pub(super) count: usize,
+    /// Bytes read from the disk.
+    pub(super) read: Arc<AtomicU64>,
+    pub(super) halt: CancellationToken,
+}
+
 impl Course {
-    /// From `at` on, by so many workers.
+    /// From `at` on.
     pub(super) fn new(
         source: Arc<SourceDisk>,
         format: ExportFormat,
         memory: Arc<Memory>,
         image: Image,
         at: u64,
-        workers: usize,
-        read: Arc<AtomicU64>,
-        halt: CancellationToken,
+        workers: Workers,
     ) -> Self {
+        let Workers { count, read, halt } = workers;
         Self {
             source,
             format,
@@ -131,7 +138,7 @@ impl Course {
             early: Mutex::default(),
             settled: AtomicU64::new(0),
             image: Mutex::new(Some(image)),
-            active: AtomicUsize::new(workers),
+            active: AtomicUsize::new(count),
             done: AtomicU64::new(at),
             read,
             halt,

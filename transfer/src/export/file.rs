@@ -52,7 +52,7 @@ pub(super) async fn export(
     let partial = Arc::new(partial);
     let mut making = job.make(Start::default(), false);
     let all = making.drive(&partial, cancel).await?;
-    let digest = making.digest().await?;
+    let digest = making.digest(cancel).await?;
     let mut progress = making.progress();
     progress.done = progress.total;
     if let Some(all) = all {

@@ -29,7 +29,9 @@ pub(super) struct Settled {
 }
 
 fn add(digest: &mut Sha256, part: &Sent) {
-    digest.update(format!("{} {} {}\n", part.number, part.size, part.etag));
+    // Some stores quote it here and not there.
+    let etag = part.etag.trim_matches('"');
+    digest.update(format!("{} {} {etag}\n", part.number, part.size));
 }
 
 /// What tells some parts from others.

@@ -10,7 +10,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::checkpoint::First;
-use super::course::{Course, Image};
+use super::course::{Course, Image, Workers};
 use super::lane::lane;
 use super::parts::{Behind, Part, Parts, Way};
 use super::request::{ExportFormat, ExportObserver};
@@ -31,8 +31,12 @@ const MOST_WORKERS: usize = 16;
 #[derive(Clone)]
 pub(super) struct Job {
     pub(super) source: Arc<SourceDisk>,
+    /// What tells the disk from itself when it was written to.
+    pub(super) state: Option<String>,
     pub(super) format: ExportFormat,
     pub(super) digest: bool,
+    /// Who makes the object.
+    pub(super) owner: Option<String>,
     pub(super) sizes: Sizes,
     pub(super) options: Options,
     pub(super) observer: Arc<dyn ExportObserver>,
@@ -120,6 +124,7 @@ impl Job {
             interval: self.options.checkpoint_interval,
             read: Arc::clone(&read),
             slots: Arc::new(Semaphore::new(slots)),
+            most: slots as u32,
             made: sender,
             runtime: Handle::current(),
             halt: halt.clone(),
@@ -136,9 +141,11 @@ impl Job {
             memory,
             image,
             at,
-            workers,
-            Arc::clone(&read),
-            halt.clone(),
+            Workers {
+                count: workers,
+                read: Arc::clone(&read),
+                halt: halt.clone(),
+            },
         ));
         let mut working = JoinSet::new();
         for _ in 0..workers {
@@ -235,20 +242,29 @@ impl Making {
         if result.is_err() {
             // No more comes for the digest; that it has none says nothing new.
             self.course.stop();
-            let _ = self.digest().await;
+            let _ = self.digest(cancel).await;
         }
         result.map(|()| all)
     }
 
-    /// The digest of the disk's content, where one is taken.
-    pub(super) async fn digest(&mut self) -> Result<Option<Checksum>, TransferError> {
-        match self.hashing.take() {
-            None => Ok(None),
-            Some(hashing) => {
-                let digest = hashing.await.unwrap_or(Err(TransferError::Worker));
-                digest.map(Some)
+    /// The digest of the disk's content, where one is taken. It may be behind
+    /// what is stored by as many zeros as the disk ends with.
+    pub(super) async fn digest(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<Option<Checksum>, TransferError> {
+        let Some(mut hashing) = self.hashing.take() else {
+            return Ok(None);
+        };
+        let digest = tokio::select! {
+            biased;
+            digest = &mut hashing => digest,
+            () = cancel.cancelled() => {
+                self.halt.cancel();
+                hashing.await
             }
-        }
+        };
+        digest.unwrap_or(Err(TransferError::Worker)).map(Some)
     }
 
     /// The first part, where no more was wanted. When this returns, nothing

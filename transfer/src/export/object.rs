@@ -15,12 +15,15 @@ use super::making::{Job, Start};
 use super::parts::Behind;
 use super::request::{ExportFormat, Exported};
 use super::upload::{Upload, blocking, complete, judge_free, keep};
-use crate::checksum::hex;
+use crate::checksum::{Algorithm, hex};
+use crate::digest::Tap;
 use crate::error::TransferError;
 use crate::object_store::{Begun, Found, Sent, Writer};
 use crate::observer::Progress;
 use crate::request::StoredObject;
 
+/// How long what is only tidy or nice to know may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// By so much the clocks of a store and of this machine may differ.
 const SKEW: Duration = Duration::from_secs(5 * 60);
 
@@ -42,8 +45,13 @@ pub(super) async fn export(
     resume: Option<ExportCheckpoint>,
     cancel: &CancellationToken,
 ) -> Result<Exported, TransferError> {
-    let writer = Writer::new(object, &job.options).await;
+    let writer = Writer::new(object, job.owner.clone(), &job.options).await;
     let writer = Arc::new(writer.map_err(TransferError::from_store)?);
+    // Before anything else: nothing may fail when the object is there.
+    let address = or_cancelled(cancel, async {
+        writer.address().await.map_err(TransferError::from_store)
+    })
+    .await?;
     let (mut checkpoint, rest) = or_cancelled(cancel, prepare(&job, &writer, resume)).await?;
     let known = checkpoint.upload_id().map(str::to_owned);
     let result = match rest {
@@ -89,14 +97,12 @@ pub(super) async fn export(
     let etag = match is_told {
         true => found.etag,
         // Whoever may write need not be allowed to look.
-        false => writer
-            .find()
-            .await
-            .ok()
-            .flatten()
-            .and_then(|found| found.etag),
+        false => {
+            let found = tokio::time::timeout(PATIENCE, writer.find()).await;
+            let found = found.ok().and_then(Result::ok).flatten();
+            found.and_then(|found| found.etag)
+        }
     };
-    let address = writer.address().await.map_err(TransferError::from_store)?;
     Ok(Exported {
         progress,
         size: whole.size,
@@ -126,7 +132,7 @@ async fn make(
     let mut making = job.make(start, false);
     let result = async {
         let all = making.drive(&upload, cancel).await?;
-        let digest = making.digest().await?;
+        let digest = making.digest(cancel).await?;
         let mut progress = making.progress();
         progress.done = progress.total;
         progress.written += all.as_ref().map_or(0, |part| part.bytes.len() as u64);
@@ -155,9 +161,10 @@ impl Job {
     /// All is stored: whether it is what the disk was, and is wanted.
     pub(super) async fn verify(&self) -> Result<(), TransferError> {
         let source = Arc::clone(&self.source);
+        let state = self.state.clone();
         let observer = Arc::clone(&self.observer);
         blocking(move || {
-            source.judge_unchanged()?;
+            source.judge_state(state.as_deref())?;
             observer.verifying().map_err(TransferError::Journal)
         })
         .await
@@ -176,8 +183,10 @@ async fn give_up(writer: &Writer, upload: Option<&str>, error: &TransferError) {
         return;
     }
     let Some(id) = upload else { return };
-    if let Err(error) = writer.abort(id).await {
-        tracing::warn!(error = %error, "giving up an upload failed");
+    match tokio::time::timeout(PATIENCE, writer.abort(id)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(error = %error, "giving up an upload failed"),
+        Err(_) => tracing::warn!("giving up an upload took too long"),
     }
 }
 
@@ -200,7 +209,7 @@ fn fresh(job: &Job, target: String) -> ExportCheckpoint {
         format: job.format,
         digest: job.digest,
         size: job.source.size(),
-        source: job.source.validator().map(str::to_owned),
+        source: job.state.clone(),
         target,
         token: hex(&rand::rng().random::<[u8; 16]>()),
         since: since.unwrap_or_default().as_secs(),
@@ -312,7 +321,13 @@ async fn behind(
         ExportFormat::Raw => place.at == start,
         ExportFormat::Qcow2(_) => layout.is_some() && place.first.is_some(),
     };
-    if !is_place {
+    // What the digest would leave out would count as zeros.
+    let is_digest = !job.digest
+        || place
+            .digest
+            .as_ref()
+            .is_some_and(|mark| Tap::new(Algorithm::Sha256, Some(mark)).position() == place.at);
+    if !is_place || !is_digest {
         return Ok(None);
     }
     let first = match &place.first {

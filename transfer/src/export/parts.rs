@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::checkpoint::First;
 use super::lane::Lane;
-use super::size::{MOST_PARTS, Sizes};
+use super::size::{LONG, Sizes};
 use crate::buffer::Buffer;
 use crate::checksum::hex;
 use crate::digest::DigestMark;
@@ -58,6 +58,8 @@ pub(super) struct Way {
     /// Bytes read from the disk, counted by who reads.
     pub(super) read: Arc<AtomicU64>,
     pub(super) slots: Arc<Semaphore>,
+    /// How many slots there are.
+    pub(super) most: u32,
     pub(super) made: mpsc::Sender<Part>,
     pub(super) runtime: Handle,
     pub(super) halt: CancellationToken,
@@ -105,7 +107,7 @@ impl Parts {
             number,
             start,
             length,
-            buffer: Vec::with_capacity(length as usize),
+            buffer: room_for(length),
             first,
             kept,
             at,
@@ -195,14 +197,18 @@ impl Parts {
             };
             self.send(bytes, mark, false)?;
         }
-        if self.number >= MOST_PARTS {
+        self.number += 1;
+        if !self.way.sizes.has(self.number) {
             return Err(TransferError::from_store(ObjectStoreError::TooManyParts));
         }
-        self.number += 1;
         self.start = end;
         let left = self.way.size - self.at;
         self.length = self.way.sizes.next(self.number, left);
-        self.buffer = Vec::with_capacity(self.length as usize);
+        if self.length > LONG {
+            // The one on its way goes first.
+            drop(self.slots(self.way.most)?);
+        }
+        self.buffer = room_for(self.length);
         Ok(())
     }
 
@@ -226,21 +232,26 @@ impl Parts {
         })
     }
 
+    /// Waits for so many slots.
+    fn slots(&self, count: u32) -> Result<OwnedSemaphorePermit, TransferError> {
+        let slots = Arc::clone(&self.way.slots);
+        let slots = self.way.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = self.way.halt.cancelled() => None,
+                slots = slots.acquire_many_owned(count) => slots.ok(),
+            }
+        });
+        slots.ok_or(TransferError::Cancelled)
+    }
+
     fn send(
         &mut self,
         bytes: Vec<u8>,
         mark: Option<Mark>,
         is_all: bool,
     ) -> Result<(), TransferError> {
-        let slots = Arc::clone(&self.way.slots);
-        let slot = self.way.runtime.block_on(async {
-            tokio::select! {
-                biased;
-                () = self.way.halt.cancelled() => None,
-                slot = slots.acquire_owned() => slot.ok(),
-            }
-        });
-        let slot = slot.ok_or(TransferError::Cancelled)?;
+        let slot = self.slots(1)?;
         let part = Part {
             number: self.number,
             start: self.start,
@@ -281,6 +292,11 @@ impl Parts {
     pub(super) fn take_first(&mut self) -> Option<(Vec<u8>, First)> {
         self.first.take().zip(self.kept.take())
     }
+}
+
+/// Room for a part; a long one takes it as it comes.
+fn room_for(length: u64) -> Vec<u8> {
+    Vec::with_capacity(length.min(LONG) as usize)
 }
 
 fn put_in(bytes: &mut [u8], header: Option<&[u8]>) {

@@ -33,6 +33,7 @@ pub enum Compression {
 }
 
 /// Where an export goes.
+#[expect(clippy::large_enum_variant, reason = "an export has one")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExportTarget {
     /// An object, which appears when it is complete.
@@ -52,6 +53,9 @@ pub struct ExportRequest {
     pub format: ExportFormat,
     /// Whether what is at the target is replaced. The export fails otherwise.
     pub overwrite: bool,
+    /// Who makes the object, which is marked with it: an object of the same
+    /// owner is replaced all the same.
+    pub owner: Option<String>,
     /// Whether the digest of the disk's raw content is computed.
     pub digest: bool,
     /// Where an earlier export of the same disk to the same object got to. It

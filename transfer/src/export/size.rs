@@ -8,7 +8,7 @@ use super::request::{Compression, ExportFormat};
 
 const MIB: u64 = 1 << 20;
 /// As many parts as an object may have.
-pub(super) const MOST_PARTS: u32 = 10_000;
+const MOST_PARTS: u32 = 10_000;
 /// No part is shorter, but for the last: what a request costs is little beside
 /// it.
 const SHORTEST: u64 = 8 * MIB;
@@ -17,6 +17,8 @@ const SHORTEST: u64 = 8 * MIB;
 const COMMON: u64 = 32 * MIB;
 /// So many parts are made in that hope, where it takes hope.
 const HOPEFUL: u32 = 2_000;
+/// Of longer parts only one is held at a time.
+pub(super) const LONG: u64 = 64 * MIB;
 /// From here on the worst case counts, whatever was told of the disk.
 const LATE: u32 = 8_000;
 
@@ -63,6 +65,19 @@ impl Sizes {
             usual: COMMON,
             sure_from: HOPEFUL,
         }
+    }
+
+    /// Of a file, which may have any number of parts.
+    pub(super) fn of_file() -> Self {
+        Self {
+            usual: SHORTEST,
+            sure_from: u32::MAX,
+        }
+    }
+
+    /// Whether there may be a part of this number.
+    pub(super) fn has(&self, number: u32) -> bool {
+        number <= MOST_PARTS || self.sure_from == u32::MAX
     }
 
     /// The length of part `number`, when `left` bytes of the disk are left.

@@ -13,6 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
 
 use super::checkpoint::{ExportCheckpoint, Place, Whole};
 use super::ledger::{Ledger, Settled};
@@ -37,6 +38,8 @@ pub(super) struct Upload {
     ledger: parking_lot::Mutex<Ledger>,
     /// The last checkpoint, which is held while one is taken.
     last: Arc<Mutex<ExportCheckpoint>>,
+    /// Checkpoints that are being kept: nothing interrupts that.
+    keeping: TaskTracker,
 }
 
 impl Upload {
@@ -60,6 +63,7 @@ impl Upload {
             beginning: Mutex::default(),
             ledger: parking_lot::Mutex::new(Ledger::new(next, stored)),
             last: Arc::new(Mutex::new(checkpoint)),
+            keeping: TaskTracker::new(),
         }
     }
 
@@ -69,6 +73,7 @@ impl Upload {
         let writer = Arc::clone(&self.writer);
         let observer = Arc::clone(&self.observer);
         let last = Arc::clone(&self.last);
+        let keeping = self.keeping.clone();
         tokio::spawn(async move {
             let mut last = last.lock().await;
             let begun = writer.begin(&last.token).await;
@@ -79,8 +84,8 @@ impl Upload {
                 checksums: begun.checksums,
             });
             checkpoint.place = None;
-            let kept = keep(observer, checkpoint).await;
-            match kept {
+            let kept = keeping.spawn(keep(observer, checkpoint)).await;
+            match kept.unwrap_or(Err(TransferError::Worker)) {
                 Ok(checkpoint) => *last = checkpoint,
                 Err(error) => {
                     // Nobody else knows of it.
@@ -121,6 +126,8 @@ impl Upload {
             }
         }
         *beginning = None;
+        self.keeping.close();
+        self.keeping.wait().await;
     }
 
     /// Its id, where one was begun.
@@ -147,7 +154,7 @@ impl Upload {
 
     /// Takes a checkpoint where a place was reached. One that is being taken
     /// is waited for, so that they do not overtake each other.
-    async fn save(&self) -> Result<(), TransferError> {
+    async fn save(self: Arc<Self>) -> Result<(), TransferError> {
         let mut last = self.last.lock().await;
         let settled = self.ledger.lock().settle();
         let Some(settled) = settled else {
@@ -234,7 +241,7 @@ impl Upload {
             digest,
         };
         self.save_whole(whole, progress).await?;
-        judge_free(&self.writer, &token, only_new).await?;
+        let only_new = judge_free(&self.writer, &token, only_new).await?;
         let put = self
             .writer
             .put(Bytes::from(all.bytes), &token, only_new)
@@ -252,25 +259,25 @@ pub(super) async fn complete(
     only_new: bool,
 ) -> Result<Found, TransferError> {
     // Some stores do not know the condition.
-    judge_free(writer, token, only_new).await?;
+    let only_new = judge_free(writer, token, only_new).await?;
     let completed = writer.complete(upload, parts, token, only_new).await;
     own(writer, token, completed).await
 }
 
-/// Whether no object is there, where that matters.
+/// Whether no object is there, where that matters, or one of the same owner;
+/// whether there is to be none still.
 pub(super) async fn judge_free(
     writer: &Writer,
     token: &str,
     only_new: bool,
-) -> Result<(), TransferError> {
+) -> Result<bool, TransferError> {
     if !only_new {
-        return Ok(());
+        return Ok(false);
     }
     match writer.find().await.map_err(TransferError::from_store)? {
-        Some(found) if found.mark.as_deref() != Some(token) => {
-            Err(TransferError::from_store(writer.exists()))
-        }
-        _ => Ok(()),
+        None => Ok(true),
+        Some(found) if found.mark.as_deref() == Some(token) || writer.owns(&found) => Ok(false),
+        Some(_) => Err(TransferError::from_store(writer.exists())),
     }
 }
 
@@ -331,6 +338,7 @@ impl Target for Upload {
         drop(slot);
         let sent = sent.map_err(TransferError::from_store)?;
         self.ledger.lock().add(sent, mark);
-        self.save().await
+        let saving = self.keeping.spawn(Arc::clone(&self).save());
+        saving.await.unwrap_or(Err(TransferError::Worker))
     }
 }

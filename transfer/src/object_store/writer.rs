@@ -4,14 +4,14 @@
 //! crate's HTTP client. What is tried again, and how often, is decided here,
 //! as for sources.
 
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::Builder;
 use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
-use aws_sdk_s3::error::{ConnectorError, SdkError};
+use aws_sdk_s3::error::SdkError;
 use aws_sdk_s3::operation::complete_multipart_upload::CompleteMultipartUploadOutput;
 use aws_sdk_s3::operation::create_multipart_upload::CreateMultipartUploadOutput;
 use aws_sdk_s3::operation::put_object::PutObjectOutput;
@@ -19,18 +19,20 @@ use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{ChecksumAlgorithm, CompletedMultipartUpload, CompletedPart};
 use bytes::Bytes;
 
-use super::answer::{self, Answer, Asked};
+use super::answer::Asked;
+use super::failure::{explain, is_gone, is_refused, is_unheard, is_unknown};
 use super::signer::Signer;
-use super::{ObjectStoreError, address, credentials};
+use super::{ObjectStoreError, address};
 use crate::error::SourceError;
 use crate::options::Options;
 use crate::request::{ObjectStoreCredentials, StoredObject};
-use crate::source::address::Refused;
+use crate::source::Sign;
 use crate::source::retry::Retry;
-use crate::source::{Sign, cause};
 
 /// What an object is marked with by who wrote it, to know it again.
 const MARK: &str = "hypercloud-export";
+/// And with whom it belongs to.
+const OWNER: &str = "hypercloud-owner";
 /// What is said of the content.
 const CONTENT_TYPE: &str = "application/octet-stream";
 /// How long a store may take to put the parts of an object together.
@@ -54,6 +56,8 @@ pub(crate) struct Found {
     pub(crate) size: Option<u64>,
     /// What it was marked with.
     pub(crate) mark: Option<String>,
+    /// Whom it belongs to.
+    pub(crate) owner: Option<String>,
 }
 
 /// An upload that was begun.
@@ -68,6 +72,8 @@ pub(crate) struct Begun {
 pub(crate) struct Writer {
     client: Client,
     signer: Signer,
+    /// Whom the object belongs to.
+    owner: Option<String>,
     options: Options,
 }
 
@@ -88,7 +94,11 @@ fn named(checksum: Option<&str>) -> Option<String> {
 
 impl Writer {
     /// Sets up writing an object. Nothing is asked of the store yet.
-    pub(crate) async fn new(object: &StoredObject, options: &Options) -> Tried<Self> {
+    pub(crate) async fn new(
+        object: &StoredObject,
+        owner: Option<String>,
+        options: &Options,
+    ) -> Tried<Self> {
         let signer = Signer::writing(object, options).await?;
         if object.store.credentials == ObjectStoreCredentials::Anonymous {
             let location = signer.location();
@@ -101,6 +111,7 @@ impl Writer {
         Ok(Self {
             client: signer.client().clone(),
             signer,
+            owner,
             options: options.clone(),
         })
     }
@@ -125,6 +136,19 @@ impl Writer {
     /// That an object is there which is not to be replaced.
     pub(crate) fn exists(&self) -> SourceError {
         ObjectStoreError::ObjectExists(self.asked().location()).into()
+    }
+
+    /// Whether an object that is there belongs to the same owner.
+    pub(crate) fn owns(&self, found: &Found) -> bool {
+        self.owner.is_some() && found.owner == self.owner
+    }
+
+    fn metadata(&self, mark: &str) -> HashMap<String, String> {
+        let mut metadata = HashMap::from([(MARK.to_owned(), mark.to_owned())]);
+        if let Some(owner) = &self.owner {
+            metadata.insert(OWNER.to_owned(), owner.clone());
+        }
+        metadata
     }
 
     fn explain<E>(&self, error: SdkError<E, HttpResponse>) -> SourceError
@@ -169,12 +193,13 @@ impl Writer {
             .await;
         match found {
             Ok(found) => {
-                let mark = found.metadata().and_then(|metadata| metadata.get(MARK));
+                let marked = |name| found.metadata()?.get(name).cloned();
                 Ok(Some(Found {
                     etag: found.e_tag().map(str::to_owned),
                     checksum: named(found.checksum_crc32_c()),
                     size: found.content_length().and_then(|size| size.try_into().ok()),
-                    mark: mark.cloned(),
+                    mark: marked(MARK),
+                    owner: marked(OWNER),
                 }))
             }
             Err(SourceError::NotFound(_)) => Ok(None),
@@ -214,6 +239,7 @@ impl Writer {
                         checksum: named(stored.checksum_crc32_c()),
                         size: Some(size),
                         mark: Some(mark.to_owned()),
+                        owner: self.owner.clone(),
                     });
                 }
                 // It knows no such condition: what was asked before counts.
@@ -237,7 +263,7 @@ impl Writer {
                 .bucket(&self.asked().bucket)
                 .key(&self.asked().key)
                 .content_type(CONTENT_TYPE)
-                .metadata(MARK, mark)
+                .set_metadata(Some(self.metadata(mark)))
                 .set_checksum_crc32_c(checksum.clone())
                 .set_if_none_match(only_new.then(|| "*".to_owned()))
                 .body(ByteStream::from(bytes.clone()))
@@ -274,7 +300,7 @@ impl Writer {
                 .bucket(&self.asked().bucket)
                 .key(&self.asked().key)
                 .content_type(CONTENT_TYPE)
-                .metadata(MARK, mark)
+                .set_metadata(Some(self.metadata(mark)))
                 .set_checksum_algorithm(algorithm.clone())
                 .send()
         })
@@ -386,6 +412,7 @@ impl Writer {
             checksum: named(done.checksum_crc32_c()),
             size: Some(parts.iter().map(|part| part.size).sum()),
             mark: Some(mark.to_owned()),
+            owner: self.owner.clone(),
         })
     }
 
@@ -476,101 +503,5 @@ impl Writer {
             }
         }
         Ok(())
-    }
-}
-
-/// Whether the store does not know what was asked for.
-fn is_unknown(error: &SourceError) -> bool {
-    match error {
-        SourceError::ObjectStore(ObjectStoreError::Answered { status, code, .. }) => {
-            *status == 501 || code == ObjectStoreError::UNKNOWN
-        }
-        SourceError::ServerError { status, .. } => *status == 501,
-        _ => false,
-    }
-}
-
-/// Whether the store refuses a header, as old ones refuse those of checksums.
-fn is_unheard(error: &SourceError) -> bool {
-    matches!(
-        error,
-        SourceError::ObjectStore(ObjectStoreError::Answered { status: 400 | 501, code, .. })
-            if matches!(code.as_str(), "InvalidRequest" | "InvalidArgument" | "NotImplemented")
-    )
-}
-
-fn is_gone(error: &SourceError) -> bool {
-    matches!(
-        error,
-        SourceError::ObjectStore(ObjectStoreError::NoSuchUpload(_)) | SourceError::NotFound(_)
-    )
-}
-
-fn is_refused(error: &SourceError) -> bool {
-    matches!(
-        error,
-        SourceError::ObjectStore(ObjectStoreError::PartRefused { .. })
-    )
-}
-
-/// What an error of the SDK means.
-fn explain<E>(asked: &Asked, error: SdkError<E, HttpResponse>) -> SourceError
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
-    if let Some(response) = error.raw_response() {
-        let header = |name: &str| response.headers().get(name);
-        let status = response.status().as_u16();
-        let answer = Answer {
-            status,
-            region: header("x-amz-bucket-region"),
-            date: header("date"),
-            body: response.body().bytes().unwrap_or_default(),
-        };
-        return match answer::explain(asked, answer, SystemTime::now()) {
-            Some(error) => error.into(),
-            None => by_status(asked, status),
-        };
-    }
-    if let Some(error) = cause::<CredentialsError>(&error) {
-        return credentials::explain(error).into();
-    }
-    let location = asked.store.clone();
-    if let Some(refused) = cause::<Refused>(&error) {
-        let address = refused.address();
-        return SourceError::AddressRefused { location, address };
-    }
-    let timed_out = matches!(&error, SdkError::TimeoutError(_))
-        || matches!(&error, SdkError::DispatchFailure(failure) if failure.is_timeout());
-    let source = match error.into_source() {
-        Ok(source) => source,
-        Err(error) => error.into(),
-    };
-    // The connector says it in this crate's words.
-    let source = match source.downcast::<ConnectorError>() {
-        Ok(failure) => failure.into_source(),
-        Err(source) => source,
-    };
-    match source.downcast::<SourceError>() {
-        Ok(error) => *error,
-        Err(_) if timed_out => ObjectStoreError::Stalled(location).into(),
-        Err(source) => ObjectStoreError::Unanswered {
-            store: location,
-            source,
-        }
-        .into(),
-    }
-}
-
-/// What an answer means that says nothing but its status.
-fn by_status(asked: &Asked, status: u16) -> SourceError {
-    let location = asked.store.clone();
-    match status {
-        403 => asked.denied().into(),
-        404 => SourceError::NotFound(asked.location()),
-        412 => ObjectStoreError::ObjectExists(asked.location()).into(),
-        429 => SourceError::TooManyRequests(location),
-        500.. => SourceError::ServerError { location, status },
-        _ => SourceError::UnexpectedStatus { location, status },
     }
 }

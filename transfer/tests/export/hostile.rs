@@ -13,6 +13,7 @@ async fn reason(source: RawDisk, folder: &Path) -> (&'static str, bool) {
         target,
         format: ZLIB,
         overwrite: false,
+        owner: None,
         digest: false,
         resume: None,
     };
@@ -200,4 +201,31 @@ async fn who_is_not_let_in_is_told_why() {
     let error = export(asked, &few, Arc::new(()), cancel).await.unwrap_err();
     assert_eq!(error.reason(), "ConnectFailed", "{}", error.message());
     assert!(error.is_retryable());
+}
+
+/// A file of any length costs its owner nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_of_an_absurd_length_is_refused_before_anything_is_made() {
+    // Not every file system has such files.
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let store = store().await;
+    for (size, format, reason) in [
+        (7 << 60, ZLIB, "AbsurdVirtualSize"),
+        (7 << 60, ExportFormat::Raw, "AbsurdVirtualSize"),
+        (6 << 40, ExportFormat::Raw, "ObjectTooLarge"),
+    ] {
+        let path = disk(folder.path(), size, &[]);
+        let error = exported(request(&path, to(&store, "disk"), format))
+            .await
+            .unwrap_err();
+        assert_eq!(error.reason(), reason, "{}", error.message());
+        assert!(!error.is_retryable());
+    }
+    assert_eq!(store.requests(), [""; 0]);
+    // The largest there may be takes little.
+    let path = disk(folder.path(), 64 << 40, &[(9 << 40, MIB, Fill::Text)]);
+    exported(request(&path, to(&store, "disk"), ZLIB))
+        .await
+        .unwrap();
+    assert!(store.object("disk").unwrap().len() < 4 << 20);
 }

@@ -112,6 +112,7 @@ fn request(disk: &Path, target: ExportTarget, format: ExportFormat) -> ExportReq
         target,
         format,
         overwrite: false,
+        owner: None,
         digest: false,
         resume: None,
     }

@@ -182,3 +182,26 @@ async fn reqwest_get(url: &str) -> Vec<u8> {
     assert!(output.status.success(), "{output:?}");
     output.stdout
 }
+
+/// An object of the same owner is replaced, and nobody else's.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_replaces_what_is_his() {
+    for size in SIZES {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = mixed(folder.path(), size);
+        let store = store().await;
+        let mut asked = request(&disk, to(&store, "disk"), ZLIB);
+        asked.owner = Some("one".into());
+        exported(asked.clone()).await.unwrap();
+        asked.format = ZSTD;
+        for other in [None, Some("another".to_owned())] {
+            asked.owner = other;
+            let error = exported(asked.clone()).await.unwrap_err();
+            assert_eq!(error.reason(), "ObjectExists");
+        }
+        asked.owner = Some("one".into());
+        exported(asked).await.unwrap();
+        judge_bytes(&disk, &store.object("disk").unwrap(), ZSTD);
+        assert_eq!(store.uploads(), []);
+    }
+}

@@ -109,6 +109,7 @@ async fn an_export_that_is_cut_again_and_again_ends() {
 /// A process that dies when so many parts are stored; what it has written
 /// down by then.
 async fn killed(asked: &ExportRequest, store: &Store, parts: u64) -> Vec<ExportCheckpoint> {
+    let stored = store.stored_parts() + parts;
     store.allow(parts);
     let watch = Arc::new(Watch::default());
     let task = tokio::spawn({
@@ -116,7 +117,7 @@ async fn killed(asked: &ExportRequest, store: &Store, parts: u64) -> Vec<ExportC
         async move { export(asked, &options(), watch, CancellationToken::new()).await }
     });
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
-    while store.stored_parts() < parts {
+    while store.stored_parts() < stored {
         assert!(std::time::Instant::now() < deadline);
         tokio::task::yield_now().await;
     }
@@ -327,31 +328,146 @@ async fn what_cannot_be_written_down_is_not_left() {
     }
 }
 
+/// Neither a store that takes nothing more nor a digest that is far behind
+/// keeps an export from ending, and nothing is heard of it afterwards.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_export_ends_at_once() {
     let folder = tempfile::tempdir().unwrap();
+    let noise = disk(folder.path(), 128 * MIB, &[(0, 128 * MIB, Fill::Noise)]);
+    let other = tempfile::tempdir().unwrap();
+    // Hours of zeros.
+    let zeros = disk(other.path(), 8 << 40, &[(0, 40 * MIB, Fill::Noise)]);
+    for (disk, parts, digest) in [
+        (&noise, 1, false),
+        (&noise, 1, true),
+        (&zeros, 1, true),
+        (&zeros, u64::MAX, true),
+    ] {
+        let store = store().await;
+        store.allow(parts);
+        let cancel = CancellationToken::new();
+        let mut asked = request(disk, to(&store, "disk"), ZLIB);
+        asked.digest = digest;
+        let watch = Arc::new(Watch::default());
+        let task = tokio::spawn({
+            let (cancel, watch) = (cancel.clone(), watch.clone());
+            async move { export(asked, &options(), watch, cancel).await }
+        });
+        // All that will be stored: the first part comes last.
+        let stored = if parts == 1 { 1 } else { 5 };
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while store.stored_parts() < stored {
+            assert!(std::time::Instant::now() < deadline);
+            tokio::task::yield_now().await;
+        }
+        let begun = std::time::Instant::now();
+        cancel.cancel();
+        let error = task.await.unwrap().unwrap_err();
+        assert!(matches!(error, TransferError::Cancelled));
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        assert_eq!(Arc::strong_count(&watch), 1, "nobody has it any more");
+        assert_eq!(store.object("disk"), None);
+    }
+}
+
+/// What a digest cannot go on from is begun anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_digest_is_of_all_or_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
     let disk = large(folder.path());
+    let (expected, wanted) = whole(&disk, ZLIB).await;
     let store = store().await;
-    // Nothing is ever answered any more.
+    let mut asked = request(&disk, to(&store, "disk"), ZLIB);
+    asked.digest = true;
+    let checkpoint = killed(&asked, &store, 4).await.pop().unwrap();
+    let mut text = serde_json::to_value(&checkpoint).unwrap();
+    assert!(text["place"]["digest"]["state"].is_string(), "{text}");
+    text["place"]["digest"]["state"] = "00".into();
+    asked.resume = Some(serde_json::from_value(text).unwrap());
+    let done = exported(asked).await.unwrap();
+    assert_eq!(done.digest, wanted.digest);
+    assert!(store.object("disk").unwrap() == expected);
+    assert_eq!(store.uploads(), []);
+}
+
+/// A device tells by what was written to it that it is not what it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_was_written_to_is_begun_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = large(folder.path());
+    let Some(device) = Loop::of(&disk) else {
+        return;
+    };
+    let store = store().await;
+    let mut asked = request(&disk, to(&store, "disk"), ZLIB);
+    asked.source = RawDisk::BlockDevice(device.0.clone());
+    let checkpoint = killed(&asked, &store, 4).await.pop().unwrap();
+    assert!(checkpoint.progress().done > 0);
+    asked.resume = Some(checkpoint);
+    let before = store.stored_parts();
+    exported(asked.clone()).await.unwrap();
+    let resumed = store.stored_parts() - before;
+    judge_bytes(&disk, &store.object("disk").unwrap(), ZLIB);
+
+    store.remove("disk");
+    asked.resume = None;
+    let checkpoint = killed(&asked, &store, 4).await.pop().unwrap();
+    asked.resume = Some(checkpoint);
+    let written = File::options().write(true).open(&device.0).unwrap();
+    written.write_all_at(&[9; 4096], 20 * MIB).unwrap();
+    written.sync_all().unwrap();
+    let before = store.stored_parts();
+    exported(asked.clone()).await.unwrap();
+    assert!(store.stored_parts() - before > resumed);
+    judge_bytes(&disk, &store.object("disk").unwrap(), ZLIB);
+    assert_eq!(store.uploads(), []);
+
+    // In one pass too.
+    asked.resume = None;
+    asked.overwrite = true;
+    let watched = store.stored_parts() + 1;
     store.allow(1);
-    let cancel = CancellationToken::new();
-    let asked = request(&disk, to(&store, "disk"), ZLIB);
-    let task = tokio::spawn({
-        let cancel = cancel.clone();
-        async move { export(asked, &options(), Arc::new(()), cancel).await }
-    });
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
-    while store.stored_parts() < 1 {
+    let task = tokio::spawn(exported(asked));
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while store.stored_parts() < watched {
         assert!(std::time::Instant::now() < deadline);
         tokio::task::yield_now().await;
     }
-    let begun = std::time::Instant::now();
-    cancel.cancel();
+    written.write_all_at(&[8; 4096], 20 * MIB).unwrap();
+    written.sync_all().unwrap();
+    store.allow(u64::MAX);
     let error = task.await.unwrap().unwrap_err();
-    assert!(matches!(error, TransferError::Cancelled));
-    assert!(
-        begun.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert_eq!(error.reason(), "SourceChanged");
+    assert_eq!(store.uploads(), []);
+}
+
+/// A file as a block device.
+struct Loop(PathBuf);
+
+impl Loop {
+    /// `None`, with a word on why, where there can be none.
+    fn of(file: &Path) -> Option<Self> {
+        let mut losetup = Command::new("losetup");
+        let output = losetup
+            .args(["--find", "--show"])
+            .arg(file)
+            .output()
+            .unwrap();
+        if !output.status.success() {
+            eprintln!("skipped: losetup: {output:?}");
+            return None;
+        }
+        let path = String::from_utf8(output.stdout).unwrap();
+        Some(Self(path.trim().into()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup")
+            .arg("--detach")
+            .arg(&self.0)
+            .status();
+    }
 }
