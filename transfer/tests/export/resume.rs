@@ -143,7 +143,7 @@ async fn whatever_checkpoint_is_left_gives_the_same_object() {
             let checkpoints = killed(&asked, &store, parts).await;
             // The first one is of no upload.
             let named = &checkpoints[1..];
-            let last = named.len().checked_sub(1 + back).unwrap_or(0);
+            let last = named.len().saturating_sub(1 + back);
             asked.resume = named.get(last).cloned();
             let [upload] = &store.uploads()[..] else {
                 panic!("there is one upload");
