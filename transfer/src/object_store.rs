@@ -22,8 +22,10 @@ mod error;
 mod failure;
 mod sending;
 mod signer;
+mod told;
 mod writer;
 
 pub use error::ObjectStoreError;
 pub(crate) use signer::Signer;
-pub(crate) use writer::{Begun, Found, Sent, Writer};
+pub(crate) use told::{Begun, Found, Sent};
+pub(crate) use writer::Writer;

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use super::answer::Asked;
 use super::failure::{explain, is_gone, is_refused, is_unheard, is_unknown};
 use super::signer::Signer;
+use super::told::{Begun, Found, Sent};
 use super::{ObjectStoreError, address};
 use crate::error::SourceError;
 use crate::options::Options;
@@ -37,36 +38,6 @@ const OWNER: &str = "hypercloud-owner";
 const CONTENT_TYPE: &str = "application/octet-stream";
 /// How long a store may take to put the parts of an object together.
 const COMPLETION: Duration = Duration::from_secs(10 * 60);
-
-/// A part that the store has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sent {
-    pub(crate) number: u32,
-    pub(crate) size: u64,
-    pub(crate) etag: String,
-    /// Its CRC-32C in base64, where the store takes checksums.
-    pub(crate) checksum: Option<String>,
-}
-
-/// An object as the store tells of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub(crate) etag: Option<String>,
-    pub(crate) checksum: Option<String>,
-    pub(crate) size: Option<u64>,
-    /// What it was marked with.
-    pub(crate) mark: Option<String>,
-    /// Whom it belongs to.
-    pub(crate) owner: Option<String>,
-}
-
-/// An upload that was begun.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Begun {
-    pub(crate) id: String,
-    /// Whether the store takes checksums of parts.
-    pub(crate) checksums: bool,
-}
 
 /// Writes one object.
 pub(crate) struct Writer {
