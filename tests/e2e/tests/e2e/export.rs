@@ -142,7 +142,7 @@ async fn knows_the_tests_store(cluster: &Cluster) -> anyhow::Result<bool> {
 }
 
 #[tokio::test]
-async fn the_issues_example_works_as_it_stands() -> anyhow::Result<()> {
+async fn the_shortest_example_works_as_it_stands() -> anyhow::Result<()> {
     let stage = stage("export", &[("mydisk", "Block")]).await?;
     let (scope, store) = (&stage.scope, &stage.store);
     if !knows_the_tests_store(&scope.cluster).await?

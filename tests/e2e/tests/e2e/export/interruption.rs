@@ -94,8 +94,11 @@ async fn whoever_is_killed_the_object_is_right_or_not_there() -> anyhow::Result<
         let digest = status.disk.and_then(|disk| disk.digest);
         assert_eq!(digest, Some(format!("sha256:{sha256}")));
         assert!(store.uploads().is_empty(), "{:?}", store.uploads());
-        // It is one upload that goes on.
-        assert_eq!(begun(&store, victim), 1, "{:?}", store.requests());
+        // It is one upload that goes on. A volume that nobody looked at for
+        // long, as no coordinator led, is read anew.
+        let most = if victim == "coordinator" { 2 } else { 1 };
+        let begun = begun(&store, victim);
+        assert!((1..=most).contains(&begun), "{:?}", store.requests());
         println!("{victim} killed: {} parts sent", parts(&store, victim));
         sent.push(parts(&store, victim));
         export::tidy(&scope, &uid).await?;
