@@ -25,7 +25,7 @@ const MIB: u64 = 1 << 20;
 /// The class whose volumes are made at once.
 const IMMEDIATE: &str = "loopfile-immediate";
 
-/// The issue's example, to the letter.
+/// The shortest example, as people write it.
 const EXAMPLE: &str = "
 apiVersion: hypercloud.tmaxanc.com/v1alpha1
 kind: VirtualMachineVolumeExport
