@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hypercloud_transfer::{Checksum, ImageFormat};
 
+use crate::devices::DevicesArguments;
 use crate::rollback::RollbackArguments;
 use crate::source::SourceArguments;
 
@@ -21,6 +22,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Devices(DevicesArguments),
     /// Look at disk images and import them
     #[command(subcommand)]
     Image(ImageCommand),

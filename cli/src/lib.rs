@@ -8,6 +8,7 @@
 //! failed.
 
 mod arguments;
+mod devices;
 mod image;
 mod journal;
 mod report;
@@ -30,6 +31,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match parsed::<Arguments>("hcs", arguments) {
         Ok(arguments) => carry_out(async move {
             match arguments.command {
+                Command::Devices(arguments) => devices::run(arguments),
                 Command::Image(command) => image::run(command).await,
             }
         }),

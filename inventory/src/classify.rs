@@ -25,16 +25,14 @@ pub fn classify(snapshot: &Snapshot, policy: &Policy) -> Inventory {
     let world = World::new(snapshot);
     let used = usage::reasons(&world, policy);
     let claims = Claims::new(&world);
-    let own: BTreeMap<&str, BTreeSet<Reason>> = snapshot
-        .devices
-        .iter()
-        .map(|seen| {
-            let mut reasons = itself(&world, policy, seen);
-            reasons.extend(used.of(&seen.name));
-            reasons.extend(claims.reasons(seen));
-            (seen.name.as_str(), reasons)
-        })
-        .collect();
+    // A name that is there twice has the reasons of both.
+    let mut own: BTreeMap<&str, BTreeSet<Reason>> = BTreeMap::new();
+    for seen in &snapshot.devices {
+        let reasons = own.entry(&seen.name).or_default();
+        reasons.extend(itself(&world, policy, seen));
+        reasons.extend(used.of(&seen.name));
+        reasons.extend(claims.reasons(seen));
+    }
     let devices = snapshot
         .devices
         .iter()

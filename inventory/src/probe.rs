@@ -114,12 +114,11 @@ fn probe(order: Order) -> Probe {
 
 /// `None` where nothing is to be opened.
 fn look(order: &Order) -> Result<Option<Look>, String> {
-    let (file, busy) = match open(&order.path, OFlags::EXCL) {
-        Ok(file) => (file, false),
-        Err(error) if is(&error, rustix::io::Errno::BUSY) => (
-            open(&order.path, OFlags::empty()).map_err(|error| error.to_string())?,
-            true,
-        ),
+    // Nobody else can take the device while it is open alone, so it is so for
+    // no longer than that tells whether it can be.
+    let busy = match open(&order.path, OFlags::EXCL) {
+        Ok(_) => false,
+        Err(error) if is(&error, rustix::io::Errno::BUSY) => true,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         // A link in a record leads anywhere.
         Err(error) if is(&error, rustix::io::Errno::LOOP) && order.what == Opened::File => {
@@ -127,6 +126,7 @@ fn look(order: &Order) -> Result<Option<Look>, String> {
         }
         Err(error) => return Err(error.to_string()),
     };
+    let file = open(&order.path, OFlags::empty()).map_err(|error| error.to_string())?;
     let metadata = file.metadata().map_err(|error| error.to_string())?;
     match order.what {
         Opened::File if metadata.is_file() => {}
