@@ -69,13 +69,13 @@ impl Tree {
         self.live
     }
 
-    fn path(&self, below: &str) -> PathBuf {
+    pub(crate) fn file(&self, below: &str) -> PathBuf {
         self.root.join(below)
     }
 
     /// The file's text without white space around it.
     fn text(&self, below: &str) -> Option<String> {
-        read(&self.path(below))
+        read(&self.file(below))
     }
 }
 
@@ -139,7 +139,7 @@ const LINK_FOLDERS: &[&str] = &[
 fn device_links(tree: &Tree) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for folder in LINK_FOLDERS {
-        let Ok(entries) = fs::read_dir(tree.path("dev").join(folder)) else {
+        let Ok(entries) = fs::read_dir(tree.file("dev").join(folder)) else {
             continue;
         };
         for entry in entries.flatten() {
@@ -169,7 +169,7 @@ fn probed(tree: &Tree, opener: &dyn Opener, device: &Seen) -> Probe {
     if device.hidden || suspended || stirs || device.size == Some(0) {
         return Probe::NotMade;
     }
-    let path = tree.path("dev").join(&device.name);
+    let path = tree.file("dev").join(&device.name);
     let what = if tree.is_live() {
         Opened::Device
     } else {

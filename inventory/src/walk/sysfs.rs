@@ -12,7 +12,7 @@ const SECTOR: u64 = 512;
 
 /// Every device, disks before their partitions, in the order of their names.
 pub(super) fn devices(tree: &Tree) -> Result<Vec<Seen>, WalkError> {
-    let folder = tree.path("sys/block");
+    let folder = tree.file("sys/block");
     let mut names = entries(&folder).map_err(|source| WalkError::NoDevices {
         path: folder.clone(),
         source,
@@ -43,7 +43,7 @@ pub(super) fn devices(tree: &Tree) -> Result<Vec<Seen>, WalkError> {
 
 /// Devices that only the list of all has.
 fn others(tree: &Tree, found: &[Seen], partitions: &BTreeSet<String>) -> Vec<Seen> {
-    let folder = tree.path("sys/class/block");
+    let folder = tree.file("sys/class/block");
     let known: BTreeSet<String> = found.iter().map(|seen| seen.name.replace('/', "!")).collect();
     let mut names = entries(&folder).unwrap_or_default();
     names.sort_by_key(|name| natural(name));

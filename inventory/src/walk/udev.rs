@@ -10,7 +10,7 @@ use crate::snapshot::{Number, Seen, UdevRecord};
 /// The record of a block device.
 pub(super) fn record(tree: &Tree, number: Number) -> Option<UdevRecord> {
     let name = format!("run/udev/data/b{}:{}", number.major, number.minor);
-    let bytes = fs::read(tree.path(&name)).ok()?;
+    let bytes = fs::read(tree.file(&name)).ok()?;
     Some(parse(&String::from_utf8_lossy(&bytes)))
 }
 
