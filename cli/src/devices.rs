@@ -79,10 +79,11 @@ pub(crate) fn run(arguments: DevicesArguments) -> ExitCode {
 fn carry_out(arguments: DevicesArguments) -> Result<String, String> {
     let tree = arguments.root.map_or_else(Tree::live, Tree::recorded);
     let prober = Prober::new(SignatureSource::Device);
-    let snapshot = walk(&tree, &prober).map_err(|error| match std::error::Error::source(&error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    })?;
+    let snapshot =
+        walk(&tree, &prober).map_err(|error| match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        })?;
     let mut inventory = classify(&snapshot, &Policy::default());
     if let Some(hostname) = arguments.hostname {
         inventory.hostname = Some(hostname);

@@ -32,7 +32,9 @@ fn record() -> TempDir {
         fs::create_dir(disk.join("slaves")).unwrap();
         write(
             &root.join(format!("run/udev/data/b{number}")),
-            &format!("S:disk/by-id/wwn-{name}\nI:1\nE:ID_MODEL=Disk\x1b[31m\nE:ID_SERIAL=S{name}\n"),
+            &format!(
+                "S:disk/by-id/wwn-{name}\nI:1\nE:ID_MODEL=Disk\x1b[31m\nE:ID_SERIAL=S{name}\n"
+            ),
         );
         symlink(
             format!("../devices/pci0/host0/block/{name}"),
@@ -69,11 +71,17 @@ fn a_table_has_a_line_for_each_device_and_no_escapes() {
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines.len(), 3, "{table}");
     assert!(lines[0].starts_with("NAME "), "{table}");
-    assert!(lines[1].starts_with("nvme0n1") && lines[1].contains("yes"), "{table}");
+    assert!(
+        lines[1].starts_with("nvme0n1") && lines[1].contains("yes"),
+        "{table}"
+    );
     assert!(lines[2].contains("BacksSystem,Mounted"), "{table}");
     assert!(!table.contains('\x1b'), "{table}");
     let wide = text(&hcs(record.path(), &["-o", "wide"]));
-    assert!(wide.contains("the node's / is on it; mounted at /"), "{wide}");
+    assert!(
+        wide.contains("the node's / is on it; mounted at /"),
+        "{wide}"
+    );
     assert!(wide.contains("wwn-nvme0n1"), "{wide}");
 }
 
@@ -108,7 +116,10 @@ fn rook_is_given_what_is_free_and_wanted() {
             }],
         }})
     );
-    let none = hcs(record.path(), &["-o", "rook", "--rotational", "--hostname", "x"]);
+    let none = hcs(
+        record.path(),
+        &["-o", "rook", "--rotational", "--hostname", "x"],
+    );
     assert!(text(&none).contains("nodes: []"));
     assert!(String::from_utf8_lossy(&none.stderr).contains("no device is available"));
 }

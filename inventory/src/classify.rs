@@ -39,7 +39,11 @@ pub fn classify(snapshot: &Snapshot, policy: &Policy) -> Inventory {
         .map(|seen| {
             let mut reasons = own.get(seen.name.as_str()).cloned().unwrap_or_default();
             let disk = seen.disk.as_deref().and_then(|disk| own.get(disk));
-            reasons.extend(disk.into_iter().flatten().filter_map(|reason| inherited(seen, reason)));
+            reasons.extend(
+                disk.into_iter()
+                    .flatten()
+                    .filter_map(|reason| inherited(seen, reason)),
+            );
             device(&world, &used, &claims, seen, reasons.into_iter().collect())
         })
         .collect();
@@ -94,7 +98,9 @@ fn made_of_it(world: &World<'_>, seen: &Seen) -> Vec<Reason> {
             holder: holder.to_owned(),
         })
         .collect();
-    let leg = world.holders(seen).find(|holder| world.is_multipath(holder));
+    let leg = world
+        .holders(seen)
+        .find(|holder| world.is_multipath(holder));
     let said = seen.udev.as_ref().is_some_and(|record| {
         record.property("DM_MULTIPATH_DEVICE_PATH") == Some("1")
             || record.property("ID_FS_TYPE") == Some("mpath_member")
@@ -122,7 +128,9 @@ fn not_known(world: &World<'_>, seen: &Seen) -> Vec<Reason> {
         (world.snapshot.mounts.is_some(), "what is mounted"),
         (world.snapshot.swaps.is_some(), "what the node swaps to"),
         (
-            seen.disk.as_deref().is_none_or(|disk| world.named(disk).is_some()),
+            seen.disk
+                .as_deref()
+                .is_none_or(|disk| world.named(disk).is_some()),
             "the disk that it is part of",
         ),
     ];

@@ -28,9 +28,17 @@ impl Default for Policy {
                 Kind::Encrypted,
                 Kind::Multipath,
             ],
-            system_paths: ["/", "/boot", "/boot/efi", "/efi", "/usr", "/var", "/var/lib/kubelet"]
-                .map(String::from)
-                .to_vec(),
+            system_paths: [
+                "/",
+                "/boot",
+                "/boot/efi",
+                "/efi",
+                "/usr",
+                "/var",
+                "/var/lib/kubelet",
+            ]
+            .map(String::from)
+            .to_vec(),
         }
     }
 }

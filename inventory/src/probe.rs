@@ -93,7 +93,9 @@ const READ_BY_UDEV: &[&str] = &["sd", "nvme", "vd", "xvd", "mmcblk", "dasd", "pm
 
 /// Whether udev's word on signatures can be taken, even that there are none.
 pub(crate) fn read_by_udev(device: &Seen) -> bool {
-    READ_BY_UDEV.iter().any(|driver| device.name.starts_with(driver))
+    READ_BY_UDEV
+        .iter()
+        .any(|driver| device.name.starts_with(driver))
         && device.udev.as_ref().is_some_and(|record| {
             let by_rules = record.links.iter().any(|link| link.contains("/disk/by-"))
                 || record.property("ID_PATH").is_some()

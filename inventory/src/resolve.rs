@@ -68,11 +68,15 @@ pub fn resolve<'a>(inventory: &'a Inventory, name: &str) -> Result<Resolved<'a>,
     match found.as_slice() {
         [] => Err(Refusal::NotThere { name: name.into() }),
         [device] => usable(device, name),
-        several => match several.iter().find(|device| device.identity.by_id.as_deref() == Some(&path)) {
+        several => match several
+            .iter()
+            .find(|device| device.identity.by_id.as_deref() == Some(&path))
+        {
             // A multipath device, whose paths have its links too.
             Some(device) => usable(device, name),
             None => {
-                let devices: Vec<&str> = several.iter().map(|device| device.name.as_str()).collect();
+                let devices: Vec<&str> =
+                    several.iter().map(|device| device.name.as_str()).collect();
                 Err(Refusal::NotOne {
                     name: name.into(),
                     devices: devices.join(", "),

@@ -10,8 +10,8 @@ mod sysfs;
 mod udev;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::probe::{Opened, Opener};
@@ -81,9 +81,26 @@ impl Tree {
 
 /// A file's text, without the white space and zero bytes around it.
 fn read(path: &Path) -> Option<String> {
-    let bytes = fs::read(path).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
+    trimmed(&fs::read(path).ok()?)
+}
+
+/// The text of a file that is read at one go, as attributes in sysfs are: with
+/// hundreds of devices, asking for its size and its end would be half of the
+/// work.
+fn attribute(path: &Path) -> Option<String> {
+    let mut page = [0; 4096];
+    let mut file = File::open(path).ok()?;
+    let length = file.read(&mut page).ok()?;
+    if length == page.len() {
+        return read(path);
+    }
+    trimmed(page.get(..length)?)
+}
+
+fn trimmed(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    Some(text.to_owned())
 }
 
 /// Reads every block device of `tree` and what uses it; devices are opened by
@@ -158,7 +175,10 @@ fn device_links(tree: &Tree) -> BTreeMap<String, Vec<String>> {
 
 /// Opens a device where that disturbs nobody and does not wait for ever.
 fn probed(tree: &Tree, opener: &dyn Opener, device: &Seen) -> Probe {
-    let suspended = device.mapper.as_ref().is_some_and(|mapper| mapper.suspended);
+    let suspended = device
+        .mapper
+        .as_ref()
+        .is_some_and(|mapper| mapper.suspended);
     // An optical drive would close its tray, a floppy drive would start.
     let stirs = ["sr", "fd"].iter().any(|driver| {
         device

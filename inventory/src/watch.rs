@@ -18,7 +18,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with, sockopt,
+};
 
 use self::event::Event;
 use self::gathering::Gathering;
@@ -110,7 +112,11 @@ impl Watch {
     fn gather(&mut self, longest: Duration) -> io::Result<()> {
         let changed = PollFlags::PRI | PollFlags::ERR;
         let mut fds = vec![PollFd::new(&self.events, PollFlags::IN)];
-        fds.extend(self.tables.iter().map(|table| PollFd::from_borrowed_fd(table.as_fd(), changed)));
+        fds.extend(
+            self.tables
+                .iter()
+                .map(|table| PollFd::from_borrowed_fd(table.as_fd(), changed)),
+        );
         let longest = Timespec::try_from(longest).unwrap_or(Timespec {
             tv_sec: 1,
             tv_nsec: 0,
@@ -120,7 +126,10 @@ impl Watch {
             Err(error) => return Err(error.into()),
         }
         let events = fds.first().is_some_and(|fd| !fd.revents().is_empty());
-        let usage = fds.iter().skip(1).any(|fd| fd.revents().intersects(changed));
+        let usage = fds
+            .iter()
+            .skip(1)
+            .any(|fd| fd.revents().intersects(changed));
         if usage {
             self.gathering.usage(Instant::now());
         }

@@ -26,7 +26,12 @@ fn machine() -> Machine {
 
 fn names(inventory: &Inventory, selector: &Selector) -> Vec<String> {
     let choice = choose(inventory, "node-1", selector);
-    choice.node.devices.into_iter().map(|device| device.name).collect()
+    choice
+        .node
+        .devices
+        .into_iter()
+        .map(|device| device.name)
+        .collect()
 }
 
 #[test]
@@ -35,7 +40,9 @@ fn rook_is_given_what_is_available_by_stable_paths() {
     let choice = choose(&inventory, "node-1", &Selector::default());
     assert_eq!(
         choice.refused,
-        [Refusal::NoStableName { name: "/dev/vda".into() }]
+        [Refusal::NoStableName {
+            name: "/dev/vda".into()
+        }]
     );
     let text = serde_yaml::to_string(&storage([choice.node])).unwrap();
     assert_eq!(
@@ -60,18 +67,34 @@ fn selectors_narrow_the_choice() {
     let inventory = machine().inventory();
     let of = |selector| names(&inventory, &selector);
     assert_eq!(
-        of(Selector { min_size: Some(1000 * GIB), ..Selector::default() }),
+        of(Selector {
+            min_size: Some(1000 * GIB),
+            ..Selector::default()
+        }),
         ["/dev/disk/by-id/wwn-0xb0"]
     );
     assert_eq!(
-        of(Selector { rotational: Some(false), ..Selector::default() }),
+        of(Selector {
+            rotational: Some(false),
+            ..Selector::default()
+        }),
         ["/dev/disk/by-id/wwn-0xc0"]
     );
     assert_eq!(
-        of(Selector { model: Some("disk-4".into()), ..Selector::default() }).len(),
+        of(Selector {
+            model: Some("disk-4".into()),
+            ..Selector::default()
+        })
+        .len(),
         2
     );
-    assert!(of(Selector { model: Some("other".into()), ..Selector::default() }).is_empty());
+    assert!(
+        of(Selector {
+            model: Some("other".into()),
+            ..Selector::default()
+        })
+        .is_empty()
+    );
 }
 
 #[test]
@@ -84,7 +107,12 @@ fn a_node_without_devices_is_not_named() {
 #[test]
 fn any_name_of_a_device_leads_to_its_stable_path() {
     let inventory = machine().inventory();
-    for name in ["sdb", "/dev/sdb", "/dev/disk/by-path/pci-sdb", "/dev/disk/by-id/ata-DISK-4000_b0"] {
+    for name in [
+        "sdb",
+        "/dev/sdb",
+        "/dev/disk/by-path/pci-sdb",
+        "/dev/disk/by-id/ata-DISK-4000_b0",
+    ] {
         let resolved = resolve(&inventory, name).unwrap();
         assert_eq!(resolved.path, "/dev/disk/by-id/wwn-0xb0", "{name}");
     }
@@ -111,7 +139,10 @@ fn a_link_that_two_disks_claim_is_refused() {
     machine.sata("sdb", "8:16", "a0");
     let inventory = machine.inventory();
     let refused = resolve(&inventory, "/dev/disk/by-id/wwn-0xa0").unwrap_err();
-    assert_eq!(refused.to_string(), "/dev/disk/by-id/wwn-0xa0 is claimed by sda, sdb");
+    assert_eq!(
+        refused.to_string(),
+        "/dev/disk/by-id/wwn-0xa0 is claimed by sda, sdb"
+    );
 }
 
 #[test]

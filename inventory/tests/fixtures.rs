@@ -23,7 +23,10 @@ fn records() -> Option<PathBuf> {
 
 fn inventory(root: &Path) -> Inventory {
     let prober = Prober::new(SignatureSource::UdevFirst);
-    classify(&walk(&Tree::recorded(root), &prober).unwrap(), &Policy::default())
+    classify(
+        &walk(&Tree::recorded(root), &prober).unwrap(),
+        &Policy::default(),
+    )
 }
 
 fn codes<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a str> {
@@ -50,7 +53,10 @@ fn no_device_of_a_record_without_udev_is_available() {
         tar::Archive::new(packed).unpack(tree.path()).unwrap();
         let inventory = inventory(tree.path());
         let listed = fs::read_dir(tree.path().join("sys/block")).unwrap().count();
-        let disks = inventory.devices.iter().filter(|device| device.disk.is_none());
+        let disks = inventory
+            .devices
+            .iter()
+            .filter(|device| device.disk.is_none());
         assert_eq!(disks.count(), listed, "{:?}", entry.path());
         assert_eq!(inventory.available().count(), 0, "{:?}", entry.path());
         machines += 1;
@@ -91,9 +97,15 @@ fn udevs_records_of_real_machines_are_read() {
     // What the record does not have: sizes and the like, as on a machine where
     // nothing is mounted and nothing is held.
     let mut numbered = 0;
-    for entry in fs::read_dir(tree.path().join("run/udev/data")).unwrap().flatten() {
+    for entry in fs::read_dir(tree.path().join("run/udev/data"))
+        .unwrap()
+        .flatten()
+    {
         let record = entry.file_name().into_string().unwrap();
-        let device = tree.path().join("sys/block").join(format!("sd{}", record.replace(':', "x")));
+        let device = tree
+            .path()
+            .join("sys/block")
+            .join(format!("sd{}", record.replace(':', "x")));
         let attributes = [
             ("dev", record.trim_start_matches('b')),
             ("size", "2000000000"),
@@ -114,7 +126,10 @@ fn udevs_records_of_real_machines_are_read() {
         fs::write(path, text).unwrap();
     }
     let inventory = inventory(tree.path());
-    let named = inventory.devices.iter().filter(|device| device.name.starts_with("sdb"));
+    let named = inventory
+        .devices
+        .iter()
+        .filter(|device| device.name.starts_with("sdb"));
     let mut seen = 0;
     for device in named {
         seen += 1;

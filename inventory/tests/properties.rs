@@ -29,7 +29,11 @@ fn number() -> impl Strategy<Value = Number> {
 
 fn signature() -> impl Strategy<Value = Signature> {
     (
-        prop_oneof![Just("ext4".to_owned()), Just("gpt".to_owned()), "[a-z_]{0,8}"],
+        prop_oneof![
+            Just("ext4".to_owned()),
+            Just("gpt".to_owned()),
+            "[a-z_]{0,8}"
+        ],
         prop_oneof![
             Just(Usage::FileSystem),
             Just(Usage::Raid),
@@ -48,13 +52,16 @@ fn probe() -> impl Strategy<Value = Probe> {
     prop_oneof![
         Just(Probe::NotMade),
         Just(Probe::Failed("no".into())),
-        (any::<bool>(), option::of(vec(signature(), 0..2)), vec(0_u64..2, 0..2)).prop_map(
-            |(busy, signatures, bluestore)| Probe::Made(Look {
+        (
+            any::<bool>(),
+            option::of(vec(signature(), 0..2)),
+            vec(0_u64..2, 0..2)
+        )
+            .prop_map(|(busy, signatures, bluestore)| Probe::Made(Look {
                 busy,
                 signatures,
                 bluestore,
-            })
-        ),
+            })),
         Just(Probe::Made(Look {
             busy: false,
             signatures: Some(Vec::new()),
@@ -95,7 +102,10 @@ fn seen() -> impl Strategy<Value = Seen> {
         name(),
         option::weighted(0.9, number()),
         option::weighted(0.2, name()),
-        option::weighted(0.95, prop_oneof![Just(0_u64), Just(100 << 30), any::<u64>()]),
+        option::weighted(
+            0.95,
+            prop_oneof![Just(0_u64), Just(100 << 30), any::<u64>()],
+        ),
         option::weighted(0.95, prop::bool::weighted(0.05)),
         option::weighted(0.95, prop::bool::weighted(0.05)),
     );
@@ -137,13 +147,14 @@ fn seen() -> impl Strategy<Value = Seen> {
 }
 
 fn snapshot() -> impl Strategy<Value = Snapshot> {
-    let mount = (option::of(number()), link(), "/(boot|var|x)?").prop_map(
-        |(number, source, target)| Mount {
-            number,
-            source,
-            target,
-        },
-    );
+    let mount =
+        (option::of(number()), link(), "/(boot|var|x)?").prop_map(|(number, source, target)| {
+            Mount {
+                number,
+                source,
+                target,
+            }
+        });
     (
         vec(seen(), 0..7),
         option::weighted(0.95, vec(mount, 0..2)),

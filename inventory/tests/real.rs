@@ -75,7 +75,10 @@ impl Loop {
     fn inventory(&self) -> Inventory {
         let tree = Tree::live_below(self.dir.path().join("tree"));
         let prober = Prober::new(SignatureSource::Device);
-        classify(&walk(&tree, &prober).unwrap(), &Policy::default().for_named())
+        classify(
+            &walk(&tree, &prober).unwrap(),
+            &Policy::default().for_named(),
+        )
     }
 
     fn device(&self) -> Device {
@@ -109,7 +112,9 @@ impl Drop for Loop {
         if let Some(at) = &self.mounted {
             let _ = Command::new("umount").arg(at).status();
         }
-        let _ = Command::new("losetup").args(["--detach", &self.path]).status();
+        let _ = Command::new("losetup")
+            .args(["--detach", &self.path])
+            .status();
     }
 }
 
@@ -142,13 +147,18 @@ fn a_file_system_is_a_reason_with_its_label() {
         }
         assert_eq!(device.codes(), ["FileSystem"], "{tool}");
         let held = device.device().file_system.unwrap();
-        assert_eq!((held.kind.as_str(), held.label.as_deref()), (kind, Some("kept")));
+        assert_eq!(
+            (held.kind.as_str(), held.label.as_deref()),
+            (kind, Some("kept"))
+        );
     }
 }
 
 #[test]
 fn what_is_mounted_is_in_use() {
-    let Some(mut device) = Loop::new() else { return };
+    let Some(mut device) = Loop::new() else {
+        return;
+    };
     run("mkfs.ext4", &[&device.path]).unwrap();
     device.mount();
     assert_eq!(device.codes(), ["Mounted", "InUse", "FileSystem"]);
@@ -182,8 +192,15 @@ fn volumes_of_lvm_and_encrypted_data_are_told() {
     let header = device.dir.path().join("key");
     fs::write(&header, "a key of the tests").unwrap();
     let arguments = [
-        "luksFormat", "--batch-mode", "--type", "luks1", "--pbkdf-force-iterations", "1000",
-        "--key-file", header.to_str().unwrap(), &device.path,
+        "luksFormat",
+        "--batch-mode",
+        "--type",
+        "luks1",
+        "--pbkdf-force-iterations",
+        "1000",
+        "--key-file",
+        header.to_str().unwrap(),
+        &device.path,
     ];
     if run("cryptsetup", &arguments).is_some() {
         assert_eq!(device.codes(), ["EncryptedData"]);
@@ -212,7 +229,9 @@ fn a_partition_table_is_a_reason_even_where_only_its_copy_is_left() {
 
 #[test]
 fn partitions_are_listed_below_their_disk() {
-    let Some(device) = Loop::with(&["--partscan"]) else { return };
+    let Some(device) = Loop::with(&["--partscan"]) else {
+        return;
+    };
     let script = device.dir.path().join("script");
     fs::write(&script, "label: gpt\nsize=5500M, name=kept\n,,\n").unwrap();
     let status = Command::new("sfdisk")
@@ -224,7 +243,11 @@ fn partitions_are_listed_below_their_disk() {
     // Kernels without a reader of this table are told the partitions.
     run("partx", &["--update", &device.path]).unwrap();
     let inventory = device.inventory();
-    let names: Vec<_> = inventory.devices.iter().map(|device| &device.path).collect();
+    let names: Vec<_> = inventory
+        .devices
+        .iter()
+        .map(|device| &device.path)
+        .collect();
     let expected = [
         device.path.clone(),
         format!("{}p1", device.path),
@@ -234,7 +257,11 @@ fn partitions_are_listed_below_their_disk() {
     let codes = device.codes();
     assert_eq!(codes, ["Partitioned", "PartitionTable"]);
     assert_eq!(inventory.devices[1].reasons, []);
-    let small: Vec<_> = inventory.devices[2].reasons.iter().map(Reason::code).collect();
+    let small: Vec<_> = inventory.devices[2]
+        .reasons
+        .iter()
+        .map(Reason::code)
+        .collect();
     assert_eq!(small, ["TooSmall"]);
 }
 
@@ -243,11 +270,17 @@ fn labels_of_bluestore_are_found_in_every_place() {
     const LABEL: &[u8] = b"bluestore block device\n7f0c6e3e-0000-4000-8000-000000000000\n";
     let Some(device) = Loop::new() else { return };
     device.write(1 << 30, LABEL);
-    assert_eq!(device.device().reasons, [Reason::BlueStore { offset: 1 << 30 }]);
+    assert_eq!(
+        device.device().reasons,
+        [Reason::BlueStore { offset: 1 << 30 }]
+    );
     device.write(0, LABEL);
     assert_eq!(
         device.device().reasons,
-        [Reason::BlueStore { offset: 0 }, Reason::BlueStore { offset: 1 << 30 }]
+        [
+            Reason::BlueStore { offset: 0 },
+            Reason::BlueStore { offset: 1 << 30 }
+        ]
     );
 }
 
@@ -279,7 +312,9 @@ fn a_member_of_an_array_is_told() {
 
 #[test]
 fn a_device_that_cannot_be_written_says_so() {
-    let Some(device) = Loop::with(&["--read-only"]) else { return };
+    let Some(device) = Loop::with(&["--read-only"]) else {
+        return;
+    };
     assert_eq!(device.codes(), ["ReadOnly"]);
 }
 
@@ -303,7 +338,10 @@ fn another_reader_sees_the_same_devices() {
     };
     let ours = classify(&walk(&Tree::live(), &Shut).unwrap(), &Policy::default());
     // Devices may come and go meanwhile; loop devices do.
-    for their in theirs.iter_all().filter(|device| !device.name.starts_with("loop")) {
+    for their in theirs
+        .iter_all()
+        .filter(|device| !device.name.starts_with("loop"))
+    {
         let our = ours.devices.iter().find(|device| device.name == their.name);
         let our = our.unwrap_or_else(|| panic!("{} was dropped", their.name));
         assert_eq!(our.size, their.size, "{}", their.name);

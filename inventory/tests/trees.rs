@@ -37,9 +37,8 @@ fn an_empty_disk_is_available_with_all_its_attributes() {
 fn a_disk_that_the_system_is_on_says_so_down_to_the_disk() {
     let machine = Machine::new();
     let sda = machine.sata("sda", "8:0", "1");
-    sda.partition("sda1", "8:1", GIB / 1024).udev(&[
-        "E:ID_PART_ENTRY_TYPE=21686148-6449-6e6f-744e-656564454649",
-    ]);
+    sda.partition("sda1", "8:1", GIB / 1024)
+        .udev(&["E:ID_PART_ENTRY_TYPE=21686148-6449-6e6f-744e-656564454649"]);
     sda.partition("sda2", "8:2", 50 * GIB)
         .held_by("dm-0")
         .udev(&["E:ID_FS_TYPE=LVM2_member", "E:ID_FS_USAGE=raid"]);
@@ -52,16 +51,19 @@ fn a_disk_that_the_system_is_on_says_so_down_to_the_disk() {
 
     let inventory = machine.inventory();
     assert_eq!(codes(&inventory, "sda"), ["BacksSystem", "Partitioned"]);
+    assert_eq!(codes(&inventory, "sda1"), ["ReservedPartition", "TooSmall"]);
     assert_eq!(
-        codes(&inventory, "sda1"),
-        ["ReservedPartition", "TooSmall"]
+        codes(&inventory, "sda2"),
+        ["BacksSystem", "Held", "LvmMember"]
     );
-    assert_eq!(codes(&inventory, "sda2"), ["BacksSystem", "Held", "LvmMember"]);
     assert_eq!(codes(&inventory, "sda3"), [""; 0]);
     let root = device(&inventory, "dm-0");
     assert_eq!(root.mounts, ["/", "/srv"]);
     let root = codes(&inventory, "dm-0");
-    assert!(root.contains(&"Mounted") && root.contains(&"BacksSystem"), "{root:?}");
+    assert!(
+        root.contains(&"Mounted") && root.contains(&"BacksSystem"),
+        "{root:?}"
+    );
     assert!(root.contains(&"LogicalVolume"), "{root:?}");
 }
 
@@ -70,7 +72,10 @@ fn the_kubelets_file_system_is_the_systems() {
     let machine = Machine::new();
     machine.sata("sdb", "8:16", "2");
     machine.mounted("30 1 8:16 / /var/lib/kubelet rw - xfs /dev/sdb rw");
-    assert_eq!(codes(&machine.inventory(), "sdb"), ["BacksSystem", "Mounted"]);
+    assert_eq!(
+        codes(&machine.inventory(), "sdb"),
+        ["BacksSystem", "Mounted"]
+    );
 }
 
 #[test]
@@ -98,7 +103,10 @@ fn swap_is_seen_through_what_it_is_on() {
     let sda = machine.sata("sda", "8:0", "1");
     sda.partition("sda1", "8:1", 8 * GIB)
         .udev(&["E:ID_FS_TYPE=swap", "E:ID_FS_USAGE=other"]);
-    machine.write("proc/swaps", "Filename Type\n/dev/sda1 partition 1 0 -2\n/swap\\040file file 1 0 -3\n");
+    machine.write(
+        "proc/swaps",
+        "Filename Type\n/dev/sda1 partition 1 0 -2\n/swap\\040file file 1 0 -3\n",
+    );
     let inventory = machine.inventory();
     assert_eq!(codes(&inventory, "sda"), ["ActiveSwap", "Partitioned"]);
     assert_eq!(codes(&inventory, "sda1"), ["ActiveSwap", "SwapSpace"]);
@@ -131,7 +139,10 @@ fn every_signature_is_a_reason() {
     }
     for (line, code) in [
         ("E:ID_PART_TABLE_TYPE=gpt", "PartitionTable"),
-        ("E:ID_FS_AMBIVALENT=filesystem:ext4:1.0 other:swap:1", "AmbiguousSignatures"),
+        (
+            "E:ID_FS_AMBIVALENT=filesystem:ext4:1.0 other:swap:1",
+            "AmbiguousSignatures",
+        ),
         ("E:DM_MULTIPATH_DEVICE_PATH=1", "MultipathLeg"),
     ] {
         let machine = Machine::new();
@@ -155,7 +166,11 @@ fn what_the_hardware_is_may_be_a_reason() {
         assert_eq!(codes(&machine.inventory(), "sda"), [*code], "{attribute}");
     }
     let machine = Machine::new();
-    let usb = machine.disk("sdc", "8:32", "pci0000:00/usb1/1-1/host3/target3:0:0/3:0:0:0");
+    let usb = machine.disk(
+        "sdc",
+        "8:32",
+        "pci0000:00/usb1/1-1/host3/target3:0:0/3:0:0:0",
+    );
     usb.udev(&["S:disk/by-id/usb-STICK", "E:ID_BUS=usb"]);
     usb.partition("sdc1", "8:33", 50 * GIB);
     let inventory = machine.inventory();
@@ -167,8 +182,19 @@ fn what_the_hardware_is_may_be_a_reason() {
 fn kinds_that_are_not_offered_are_listed_with_their_kind() {
     let machine = Machine::new();
     for (number, name) in [
-        "loop0", "ram0", "zram0", "nbd0", "rbd0", "drbd0", "bcache0", "zd0", "sr0", "fd0",
-        "mtdblock0", "md127", "dm-0",
+        "loop0",
+        "ram0",
+        "zram0",
+        "nbd0",
+        "rbd0",
+        "drbd0",
+        "bcache0",
+        "zd0",
+        "sr0",
+        "fd0",
+        "mtdblock0",
+        "md127",
+        "dm-0",
     ]
     .iter()
     .enumerate()
@@ -195,7 +221,11 @@ fn kinds_that_are_not_offered_are_listed_with_their_kind() {
         ("md127", "RaidArray"),
         ("dm-0", "MapperDevice"),
     ] {
-        assert!(codes(&inventory, name).contains(&code), "{name}: {:?}", codes(&inventory, name));
+        assert!(
+            codes(&inventory, name).contains(&code),
+            "{name}: {:?}",
+            codes(&inventory, name)
+        );
     }
     assert_eq!(inventory.devices.len(), 13);
     assert!(codes(&inventory, "nbd0").contains(&"NoSize"));
@@ -220,7 +250,10 @@ fn device_mapper_is_told_apart() {
     }
     let inventory = machine.inventory();
     assert_eq!(codes(&inventory, "dm-0"), ["LogicalVolume"]);
-    assert_eq!(codes(&inventory, "dm-1"), ["LogicalVolume", "PrivateMapper"]);
+    assert_eq!(
+        codes(&inventory, "dm-1"),
+        ["LogicalVolume", "PrivateMapper"]
+    );
     assert_eq!(codes(&inventory, "dm-2"), [""; 0]);
     assert_eq!(codes(&inventory, "dm-3"), ["MapperDevice", "PrivateMapper"]);
     assert!(codes(&inventory, "dm-4").contains(&"Suspended"));
@@ -236,7 +269,9 @@ fn the_paths_of_a_multipath_device_are_not_free_but_it_is() {
         machine.sata(name, number, "600a0b8").held_by("dm-0");
     }
     let map = machine.disk("dm-0", "253:0", "virtual");
-    map.mapper("mpatha", "mpath-3600a0b8").made_of("sda").made_of("sdb");
+    map.mapper("mpatha", "mpath-3600a0b8")
+        .made_of("sda")
+        .made_of("sdb");
     map.udev(&["S:disk/by-id/wwn-0x600a0b8", "S:disk/by-id/dm-name-mpatha"]);
     machine.write("dev/dm-0", "");
     let inventory = machine.inventory();
@@ -245,7 +280,10 @@ fn the_paths_of_a_multipath_device_are_not_free_but_it_is() {
     let map = device(&inventory, "dm-0");
     assert_eq!(map.kind, Kind::Multipath);
     assert_eq!(map.reasons, []);
-    assert_eq!(map.identity.by_id.as_deref(), Some("/dev/disk/by-id/wwn-0x600a0b8"));
+    assert_eq!(
+        map.identity.by_id.as_deref(),
+        Some("/dev/disk/by-id/wwn-0x600a0b8")
+    );
 }
 
 #[test]
@@ -256,7 +294,10 @@ fn paths_that_no_multipath_device_joins_are_ambiguous() {
     machine.sata("sdb", "8:16", "600a0b8");
     machine.sata("sdc", "8:32", "600a0b9");
     let inventory = machine.inventory();
-    assert_eq!(codes(&inventory, "sda"), ["DuplicateIdentity", "Partitioned"]);
+    assert_eq!(
+        codes(&inventory, "sda"),
+        ["DuplicateIdentity", "Partitioned"]
+    );
     assert_eq!(codes(&inventory, "sda1"), ["DuplicateIdentity"]);
     assert_eq!(codes(&inventory, "sdb"), ["DuplicateIdentity"]);
     assert_eq!(codes(&inventory, "sdc"), [""; 0]);
@@ -265,7 +306,10 @@ fn paths_that_no_multipath_device_joins_are_ambiguous() {
 #[test]
 fn namespaces_of_one_nvme_share_a_serial_number_rightly() {
     let machine = Machine::new();
-    for (name, number, eui) in [("nvme0n1", "259:0", "eui.0025a1"), ("nvme0n2", "259:1", "eui.0025a2")] {
+    for (name, number, eui) in [
+        ("nvme0n1", "259:0", "eui.0025a1"),
+        ("nvme0n2", "259:1", "eui.0025a2"),
+    ] {
         let block = machine.disk(name, number, &format!("pci0000:00/nvme/nvme0/{name}"));
         block
             .attribute("wwid", eui)
@@ -336,7 +380,8 @@ fn a_link_in_a_record_is_not_followed() {
 #[test]
 fn a_tree_without_devices_is_an_error_rather_than_empty() {
     let empty = tempfile::tempdir().unwrap();
-    let prober = hypercloud_inventory::Prober::new(hypercloud_inventory::SignatureSource::UdevFirst);
+    let prober =
+        hypercloud_inventory::Prober::new(hypercloud_inventory::SignatureSource::UdevFirst);
     let tree = hypercloud_inventory::Tree::recorded(empty.path());
     assert!(hypercloud_inventory::walk(&tree, &prober).is_err());
 }

@@ -34,7 +34,11 @@ fn what_udev_says_is_there_when_a_new_device_is_told() {
     let output = Command::new("unshare")
         .args(["--mount", "--net", "--"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", "what_udev_says_is_there_when_a_new_device_is_told"])
+        .args([
+            "--exact",
+            "--nocapture",
+            "what_udev_says_is_there_when_a_new_device_is_told",
+        ])
         .env(INSIDE, "yes")
         .output()
         .unwrap();
@@ -48,7 +52,10 @@ fn what_udev_says_is_there_when_a_new_device_is_told() {
 
 fn tool(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {output:?}"
+    );
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
@@ -87,23 +94,27 @@ fn inside() {
          IMPORT{builtin}=\"blkid\", SYMLINK+=\"disk/by-id/test-$kernel\"\n",
     )
     .unwrap();
-    let _udevd = Udevd(
-        Command::new(UDEVD)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap(),
-    );
+    let _udevd = Udevd(Command::new(UDEVD).stdout(Stdio::null()).spawn().unwrap());
     let begin = Instant::now();
     let mut watch = Watch::begin(&Tree::live()).unwrap();
     while !Path::new("/run/udev/control").exists() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "udevd does not start");
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "udevd does not start"
+        );
         watch.wait(Duration::from_millis(50)).unwrap();
     }
 
-    let device = Loop(tool("losetup", &["--find", "--show", disk.to_str().unwrap()]));
+    let device = Loop(tool(
+        "losetup",
+        &["--find", "--show", disk.to_str().unwrap()],
+    ));
     let begin = Instant::now();
     loop {
-        assert!(begin.elapsed() < Duration::from_secs(2), "it was not told in time");
+        assert!(
+            begin.elapsed() < Duration::from_secs(2),
+            "it was not told in time"
+        );
         if watch.wait(Duration::from_secs(2)).unwrap().is_none() {
             continue;
         }

@@ -63,7 +63,9 @@ fn a_device_that_comes_grows_and_goes_is_seen_in_time() {
     let mut watch = Watch::begin(&Tree::live()).unwrap();
 
     let device = Loop(losetup(&["--find", "--show", path.to_str().unwrap()]));
-    let took = until(&mut watch, |change| change.events > 0 && size(&device.0) == 1 << 30);
+    let took = until(&mut watch, |change| {
+        change.events > 0 && size(&device.0) == 1 << 30
+    });
     assert!(took < Duration::from_secs(2), "it came after {took:?}");
 
     file.set_len(2 << 30).unwrap();
@@ -124,9 +126,19 @@ fn a_mount_is_a_change() {
     // The tests may run in a container, whose mounts PID 1 does not have.
     std::os::unix::fs::symlink("/proc/self", root.join("proc/1")).unwrap();
     let at = at.to_str().unwrap();
-    let mounted = || std::fs::read_to_string("/proc/self/mountinfo").unwrap().contains(at);
+    let mounted = || {
+        std::fs::read_to_string("/proc/self/mountinfo")
+            .unwrap()
+            .contains(at)
+    };
     let mut watch = Watch::begin(&Tree::live_below(&root)).unwrap();
-    assert!(Command::new("mount").args(["-t", "tmpfs", "tmpfs", at]).status().unwrap().success());
+    assert!(
+        Command::new("mount")
+            .args(["-t", "tmpfs", "tmpfs", at])
+            .status()
+            .unwrap()
+            .success()
+    );
     let took = until(&mut watch, |change| change.usage && mounted());
     assert!(Command::new("umount").arg(at).status().unwrap().success());
     assert!(took < Duration::from_secs(2), "{took:?}");

@@ -11,7 +11,15 @@ pub(super) fn print(text: &str) {
 }
 
 pub(super) fn table(inventory: &Inventory) -> String {
-    let head = ["NAME", "KIND", "SIZE", "CLASS", "MODEL", "AVAILABLE", "REASONS"];
+    let head = [
+        "NAME",
+        "KIND",
+        "SIZE",
+        "CLASS",
+        "MODEL",
+        "AVAILABLE",
+        "REASONS",
+    ];
     let rows = inventory.devices.iter().map(|device| {
         [
             name(device),
@@ -28,8 +36,20 @@ pub(super) fn table(inventory: &Inventory) -> String {
 
 pub(super) fn wide(inventory: &Inventory) -> String {
     let head = [
-        "NAME", "KIND", "SIZE", "CLASS", "TRANSPORT", "VENDOR", "MODEL", "SERIAL", "WWN", "HOLDS",
-        "MOUNTS", "BY-ID", "AVAILABLE", "REASONS",
+        "NAME",
+        "KIND",
+        "SIZE",
+        "CLASS",
+        "TRANSPORT",
+        "VENDOR",
+        "MODEL",
+        "SERIAL",
+        "WWN",
+        "HOLDS",
+        "MOUNTS",
+        "BY-ID",
+        "AVAILABLE",
+        "REASONS",
     ];
     let rows = inventory.devices.iter().map(|device| {
         let identity = &device.identity;
@@ -92,7 +112,10 @@ fn aligned<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; 
     lines.extend(rows.map(|row| row.map(|cell| plain(&cell))));
     let width = |column: usize| {
         let cells = lines.iter().filter_map(|line| line.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+        cells
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default()
     };
     let widths: Vec<usize> = (0..N).map(width).collect();
     lines

@@ -47,7 +47,10 @@ impl Contents {
 
     fn has_bluestore(&self) -> bool {
         !self.bluestore.is_empty()
-            || self.signatures.iter().any(|signature| signature.kind == "ceph_bluestore")
+            || self
+                .signatures
+                .iter()
+                .any(|signature| signature.kind == "ceph_bluestore")
     }
 }
 
@@ -89,7 +92,8 @@ pub(super) fn reasons(world: &World<'_>, seen: &Seen) -> Vec<Reason> {
     if !names.is_empty() {
         let names = names.join(", ");
         // rook#7734: noise may look like a table of an Atari.
-        let phantom = contents.has_bluestore() && contents.table().is_none_or(|kind| kind == "atari");
+        let phantom =
+            contents.has_bluestore() && contents.table().is_none_or(|kind| kind == "atari");
         reasons.push(if phantom {
             Reason::PhantomPartitions { names }
         } else {
@@ -150,7 +154,10 @@ const RESERVED: &[(&str, &str)] = &[
     ("e3c9e316-0b5c-4db8-817d-f92df00215ae", "Microsoft reserved"),
     ("9e1a2d38-c612-4316-aa26-8b49521e5a8b", "PReP boot"),
     ("0x41", "PReP boot"),
-    ("bc13c2ff-59e6-4262-a352-b275fd6f7172", "extended boot loader"),
+    (
+        "bc13c2ff-59e6-4262-a352-b275fd6f7172",
+        "extended boot loader",
+    ),
 ];
 
 /// Words in labels of partitions that are somebody's on purpose.

@@ -77,7 +77,11 @@ impl Claims {
     fn note(&mut self, what: &str, claimed: &BTreeMap<String, BTreeSet<&str>>) {
         for devices in claimed.values().filter(|devices| devices.len() > 1) {
             for device in devices {
-                let others: Vec<&str> = devices.iter().copied().filter(|other| other != device).collect();
+                let others: Vec<&str> = devices
+                    .iter()
+                    .copied()
+                    .filter(|other| other != device)
+                    .collect();
                 self.duplicates
                     .entry((*device).to_owned())
                     .or_default()

@@ -59,7 +59,10 @@ fn mapped(mapper: &Mapper) -> Kind {
 
 /// `mmcblk0boot0`, `mmcblk0rpmb`, `mmcblk0gp1`.
 fn is_boot_area(name: &str) -> bool {
-    name.starts_with("mmcblk") && ["boot", "rpmb", "gp"].iter().any(|area| name.contains(area))
+    name.starts_with("mmcblk")
+        && ["boot", "rpmb", "gp"]
+            .iter()
+            .any(|area| name.contains(area))
 }
 
 pub(super) fn reasons(world: &World<'_>, policy: &Policy, seen: &Seen) -> Vec<Reason> {
@@ -101,9 +104,10 @@ fn owner<'a>(seen: &Seen, mapper: &'a Mapper) -> Option<&'a str> {
     if uuid.starts_with("CRYPT-TEMP") {
         return Some("cryptsetup");
     }
-    let flagged = seen.udev.as_ref().is_some_and(|record| {
-        record.property("DM_UDEV_DISABLE_OTHER_RULES_FLAG") == Some("1")
-    });
+    let flagged = seen
+        .udev
+        .as_ref()
+        .is_some_and(|record| record.property("DM_UDEV_DISABLE_OTHER_RULES_FLAG") == Some("1"));
     flagged.then_some("its owner's word to udev")
 }
 

@@ -27,7 +27,10 @@ impl Used {
     }
 
     fn add(&mut self, name: &str, reason: Reason) {
-        self.reasons.entry(name.to_owned()).or_default().insert(reason);
+        self.reasons
+            .entry(name.to_owned())
+            .or_default()
+            .insert(reason);
     }
 }
 
@@ -85,7 +88,10 @@ fn mounted(world: &World<'_>, used: &mut Used, mount: &Mount) {
         );
     } else if is_anonymous(mount) && mount.source.starts_with("/dev/") {
         used.anywhere.insert(Reason::Unknown {
-            what: format!("which device is {}, mounted at {}", mount.source, mount.target),
+            what: format!(
+                "which device is {}, mounted at {}",
+                mount.source, mount.target
+            ),
         });
     }
 }
@@ -129,7 +135,10 @@ mod tests {
             target: target.into(),
         });
         assert_eq!(holding(&mounts, "/var/lib"), Some(&mounts[1]));
-        assert!(std::ptr::eq(holding(&mounts, "/boot").unwrap(), &raw const mounts[3]));
+        assert!(std::ptr::eq(
+            holding(&mounts, "/boot").unwrap(),
+            &raw const mounts[3]
+        ));
         assert_eq!(holding(&mounts[1..2], "/"), None);
     }
 }

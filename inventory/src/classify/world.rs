@@ -42,7 +42,8 @@ impl<'a> World<'a> {
             self.links.insert(link.clone(), seen);
         }
         if let Some(mapper) = &seen.mapper {
-            self.links.insert(format!("/dev/mapper/{}", mapper.name), seen);
+            self.links
+                .insert(format!("/dev/mapper/{}", mapper.name), seen);
         }
         for slave in seen.slaves.iter().flatten() {
             self.made_of(&seen.name, slave);

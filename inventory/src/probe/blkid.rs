@@ -167,9 +167,8 @@ impl<'a> OneProbe<'a> {
         let mut text = ptr::null();
         // SAFETY: the probe is alive; the name is a string of C; the value is
         // written where it points to, and its length is not asked for.
-        let failed = unsafe {
-            (self.blkid.lookup)(self.raw, name.as_ptr(), &raw mut text, ptr::null_mut())
-        };
+        let failed =
+            unsafe { (self.blkid.lookup)(self.raw, name.as_ptr(), &raw mut text, ptr::null_mut()) };
         if failed != 0 || text.is_null() {
             return None;
         }

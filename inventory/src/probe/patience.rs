@@ -48,15 +48,13 @@ impl<A: Send + 'static, B: Send + 'static> Patience<A, B> {
         let (orders, taken) = channel::<A>();
         let (made, results) = channel();
         let work = self.work;
-        thread::Builder::new()
-            .name("probe".into())
-            .spawn(move || {
-                for order in taken {
-                    if made.send(work(order)).is_err() {
-                        return;
-                    }
+        thread::Builder::new().name("probe".into()).spawn(move || {
+            for order in taken {
+                if made.send(work(order)).is_err() {
+                    return;
                 }
-            })?;
+            }
+        })?;
         Ok((orders, results))
     }
 }

@@ -83,11 +83,15 @@ mod tests {
 
     #[test]
     fn a_line_of_the_mount_table_is_read() {
-        let mount = modern(r"36 35 98:0 / /mnt/a\040b rw master:1 - ext3 /dev/root rw,x=y").unwrap();
+        let mount =
+            modern(r"36 35 98:0 / /mnt/a\040b rw master:1 - ext3 /dev/root rw,x=y").unwrap();
         assert_eq!(
             mount,
             Mount {
-                number: Some(Number { major: 98, minor: 0 }),
+                number: Some(Number {
+                    major: 98,
+                    minor: 0
+                }),
                 source: "/dev/root".into(),
                 target: "/mnt/a b".into(),
             }

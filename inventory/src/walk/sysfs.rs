@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use super::{Tree, WalkError, number, read};
+use super::{Tree, WalkError, number};
 use crate::snapshot::{Mapper, Seen, Transport};
 
 /// sysfs counts in these, whatever a device's blocks are.
@@ -21,7 +21,7 @@ pub(super) fn devices(tree: &Tree) -> Result<Vec<Seen>, WalkError> {
     let mut partitions = BTreeSet::new();
     names.sort_by_key(|name| natural(name));
     for name in names {
-        let path = folder.join(&name);
+        let path = behind(&folder, &name);
         let disk = disk(&path, &name);
         let mut below: Vec<String> = entries(&path)
             .unwrap_or_default()
@@ -44,14 +44,39 @@ pub(super) fn devices(tree: &Tree) -> Result<Vec<Seen>, WalkError> {
 /// Devices that only the list of all has.
 fn others(tree: &Tree, found: &[Seen], partitions: &BTreeSet<String>) -> Vec<Seen> {
     let folder = tree.file("sys/class/block");
-    let known: BTreeSet<String> = found.iter().map(|seen| seen.name.replace('/', "!")).collect();
+    let known: BTreeSet<String> = found
+        .iter()
+        .map(|seen| seen.name.replace('/', "!"))
+        .collect();
     let mut names = entries(&folder).unwrap_or_default();
     names.sort_by_key(|name| natural(name));
     names
         .iter()
         .filter(|name| !known.contains(*name) && !partitions.contains(*name))
-        .map(|name| disk(&folder.join(name), name))
+        .map(|name| disk(&behind(&folder, name), name))
         .collect()
+}
+
+/// The folder that a link in a list of devices leads to; links within sysfs
+/// are relative.
+fn behind(list: &Path, name: &str) -> PathBuf {
+    let link = list.join(name);
+    let Ok(target) = fs::read_link(&link) else {
+        return link;
+    };
+    let mut path = if target.is_absolute() {
+        PathBuf::new()
+    } else {
+        list.to_owned()
+    };
+    for part in target.components() {
+        if part == Component::ParentDir {
+            path.pop();
+        } else {
+            path.push(part);
+        }
+    }
+    path
 }
 
 fn entries(folder: &Path) -> std::io::Result<Vec<String>> {
@@ -73,11 +98,12 @@ fn natural(name: &str) -> (String, usize, Vec<u64>, String) {
 }
 
 fn is_partition(disk: &Path, name: &str, entry: &str) -> bool {
-    entry.starts_with(name) && (disk.join(entry).join("partition").exists() || disk.join(entry).join("start").exists())
+    entry.starts_with(name)
+        && (disk.join(entry).join("partition").exists() || disk.join(entry).join("start").exists())
 }
 
 fn attribute(path: &Path, name: &str) -> Option<String> {
-    read(&path.join(name)).filter(|text| !text.is_empty())
+    super::attribute(&path.join(name)).filter(|text| !text.is_empty())
 }
 
 fn numeric<T: std::str::FromStr>(path: &Path, name: &str) -> Option<T> {
@@ -103,19 +129,16 @@ fn common(path: &Path, name: &str) -> Seen {
 
 fn names(path: &Path, folder: &str) -> Option<Vec<String>> {
     let mut names = entries(&path.join(folder)).ok()?;
-    names.iter_mut().for_each(|name| *name = name.replace('!', "/"));
+    names
+        .iter_mut()
+        .for_each(|name| *name = name.replace('!', "/"));
     names.sort();
     Some(names)
 }
 
 fn disk(path: &Path, name: &str) -> Seen {
-    let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let hardware = hardware(&whole, name);
-    let of = |names: &[&str]| {
-        names
-            .iter()
-            .find_map(|name| attribute(&hardware, name))
-    };
+    let hardware = hardware(path, name);
+    let of = |names: &[&str]| names.iter().find_map(|name| attribute(&hardware, name));
     let queue = path.join("queue");
     Seen {
         removable: flag(path, "removable"),
@@ -125,7 +148,7 @@ fn disk(path: &Path, name: &str) -> Seen {
         rotational: flag(&queue, "rotational"),
         discard_bytes: numeric(&queue, "discard_max_bytes"),
         disk_sequence: numeric(path, "diskseq"),
-        transport: transport(&whole, &hardware, name),
+        transport: transport(path, &hardware, name),
         model: of(&["model", "name"]),
         vendor: of(&["vendor"]).filter(|vendor| !vendor.starts_with("0x")),
         serial: of(&["serial"])
@@ -189,8 +212,8 @@ fn transport(whole: &Path, hardware: &Path, name: &str) -> Option<Transport> {
 fn mapper(path: &Path) -> Option<Mapper> {
     let folder = path.join("dm");
     Some(Mapper {
-        name: read(&folder.join("name"))?,
-        uuid: read(&folder.join("uuid")).unwrap_or_default(),
+        name: super::attribute(&folder.join("name"))?,
+        uuid: super::attribute(&folder.join("uuid")).unwrap_or_default(),
         suspended: flag(&folder, "suspended").unwrap_or_default(),
     })
 }

@@ -2,16 +2,13 @@
 //!
 //! `S:` is a link, `E:` a property; `I:` is there once udev is done with it.
 
-use std::fs;
-
 use super::Tree;
 use crate::snapshot::{Number, Seen, UdevRecord};
 
 /// The record of a block device.
 pub(super) fn record(tree: &Tree, number: Number) -> Option<UdevRecord> {
     let name = format!("run/udev/data/b{}:{}", number.major, number.minor);
-    let bytes = fs::read(tree.file(&name)).ok()?;
-    Some(parse(&String::from_utf8_lossy(&bytes)))
+    Some(parse(&super::attribute(&tree.file(&name))?))
 }
 
 fn parse(text: &str) -> UdevRecord {
@@ -48,7 +45,10 @@ pub(super) fn fill(device: &mut Seen, record: &UdevRecord) {
         }
     };
     prefer(&mut device.model, &["ID_MODEL_ENC", "ID_MODEL"]);
-    prefer(&mut device.serial, &["ID_SCSI_SERIAL", "ID_SERIAL_SHORT", "ID_SERIAL"]);
+    prefer(
+        &mut device.serial,
+        &["ID_SCSI_SERIAL", "ID_SERIAL_SHORT", "ID_SERIAL"],
+    );
     prefer(&mut device.wwn, &["ID_WWN_WITH_EXTENSION", "ID_WWN"]);
     if device.disk.is_some() {
         prefer(&mut device.partition_label, &["ID_PART_ENTRY_NAME"]);
@@ -97,7 +97,9 @@ mod tests {
 
     #[test]
     fn a_record_is_read_line_by_line() {
-        let record = parse("S:disk/by-id/wwn-0x5\nI:12\nE:ID_MODEL=A=B\nE:ID_FS_TYPE=\nG:systemd\nnonsense\n");
+        let record = parse(
+            "S:disk/by-id/wwn-0x5\nI:12\nE:ID_MODEL=A=B\nE:ID_FS_TYPE=\nG:systemd\nnonsense\n",
+        );
         assert!(record.initialized);
         assert_eq!(record.links, ["/dev/disk/by-id/wwn-0x5"]);
         assert_eq!(record.property("ID_MODEL"), Some("A=B"));

@@ -37,7 +37,8 @@ impl Event {
         if value(b"SUBSYSTEM=")? != b"block" {
             return None;
         }
-        let number = value(b"SEQNUM=").and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        let number =
+            value(b"SEQNUM=").and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         Some(Self { sender, number })
     }
 }

@@ -79,7 +79,11 @@ impl Machine {
 
     /// A SATA disk that udev knows, with nothing on it.
     pub fn sata(&self, name: &str, number: &str, wwn: &str) -> Block<'_> {
-        let block = self.disk(name, number, &format!("pci0000:00/ata1/host0/target0:0:0/{name}"));
+        let block = self.disk(
+            name,
+            number,
+            &format!("pci0000:00/ata1/host0/target0:0:0/{name}"),
+        );
         block.attribute("device/model", "DISK-4000");
         block.attribute("device/vendor", "ATA");
         block.attribute("device/rev", "A1");
@@ -106,7 +110,10 @@ impl Machine {
 
     pub fn inventory_by(&self, policy: &Policy) -> Inventory {
         let prober = Prober::new(SignatureSource::UdevFirst);
-        classify(&walk(&Tree::recorded(self.root()), &prober).unwrap(), policy)
+        classify(
+            &walk(&Tree::recorded(self.root()), &prober).unwrap(),
+            policy,
+        )
     }
 }
 
@@ -142,7 +149,11 @@ impl<'a> Block<'a> {
 
     /// Adds lines to the device's record, which udev is done with.
     pub fn udev(&self, lines: &[&str]) -> &Self {
-        let path = self.machine.root().join("run/udev/data").join(format!("b{}", self.number));
+        let path = self
+            .machine
+            .root()
+            .join("run/udev/data")
+            .join(format!("b{}", self.number));
         let before = fs::read_to_string(&path).unwrap_or_else(|_| "I:1\n".into());
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("{before}{}\n", lines.join("\n"))).unwrap();
@@ -158,7 +169,9 @@ impl<'a> Block<'a> {
             number: number.into(),
         };
         let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
-        block.attribute("partition", digits).attribute("start", "2048");
+        block
+            .attribute("partition", digits)
+            .attribute("start", "2048");
         let block = block.common();
         block.size(bytes);
         block.udev(&[&format!("S:disk/by-path/pci-{name}"), "E:ID_SERIAL=x"]);
