@@ -30,19 +30,6 @@ pub enum Refusal {
     NoStableName { name: String },
 }
 
-impl Refusal {
-    /// The refusal as one word.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::NotThere { .. } => "DeviceNotFound",
-            Self::NotOne { .. } => "DeviceAmbiguous",
-            Self::NotAvailable { .. } => "DeviceNotAvailable",
-            Self::NoStableName { .. } => "NoStableName",
-        }
-    }
-}
-
 fn listed(reasons: &[Reason]) -> String {
     let phrases: Vec<String> = reasons.iter().map(ToString::to_string).collect();
     phrases.join("; ")

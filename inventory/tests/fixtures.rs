@@ -1,5 +1,6 @@
 //! Records of real machines, where they lie beside the project: every device
 //! is listed, and none of them is called available that was in use.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

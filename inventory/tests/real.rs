@@ -1,4 +1,5 @@
 //! Loop devices with what the real tools write on them. Needs root.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, symlink};

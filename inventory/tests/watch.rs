@@ -1,4 +1,5 @@
 //! Devices that come, change and go while they are watched. Needs root.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs::File;
 use std::process::Command;

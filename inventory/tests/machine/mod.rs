@@ -1,6 +1,7 @@
 //! Records of machines, made by the tests: `sys`, `proc` and `run/udev` of
 //! nodes that this machine is not.
-#![allow(dead_code)] // Each test file uses a part.
+// Each test file uses a part.
+#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 use std::fs;
 use std::os::unix::fs::symlink;
