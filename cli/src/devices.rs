@@ -3,7 +3,7 @@
 
 mod show;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -77,7 +77,10 @@ pub(crate) fn run(arguments: DevicesArguments) -> ExitCode {
 }
 
 fn carry_out(arguments: DevicesArguments) -> Result<String, String> {
-    let tree = arguments.root.map_or_else(Tree::live, Tree::recorded);
+    let tree = match arguments.root {
+        Some(root) if root != Path::new("/") => Tree::recorded(root),
+        _ => Tree::live(),
+    };
     let prober = Prober::new(SignatureSource::Device);
     let snapshot =
         walk(&tree, &prober).map_err(|error| match std::error::Error::source(&error) {
