@@ -9,7 +9,7 @@ help: ## What can be made
 	@echo "  KUBECONFIG set: demo and e2e use that cluster instead of bringing one up."
 
 .PHONY: demo
-demo: ## A real local cluster; a disk from HTTP to a volume, and booted
+demo: ## A real local cluster; a disk from HTTP to a volume, booted, and out again
 	@scripts/packages.sh && demo/run.sh
 
 .PHONY: test
@@ -28,10 +28,12 @@ unit: ## The tests that need no cluster
 e2e: ## The end-to-end tests alone, on the cluster that is up
 	@tests/e2e.sh
 
-.PHONY: bench-import bench
+.PHONY: bench-import bench-export bench
 bench-import: ## Imports timed beside their peers; ROWS=zlib,zstd RUNS=5
 	@bench/packages.sh && bench/import.sh
-bench: bench-import
+bench-export: ## Exports timed beside their peers; ROWS=zlib,zstd RUNS=5
+	@bench/packages.sh && bench/export.sh
+bench: bench-import bench-export
 
 .PHONY: generate
 generate: ## Write the generated files: protocol code, CRDs

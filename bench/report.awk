@@ -1,6 +1,8 @@
 # From the runs to Markdown: what was measured, and the bars.
 #
-# usage: awk -f report.awk bars.txt results.tsv
+# usage: awk [-v objects=1] -f report.awk bars.txt results.tsv
+#
+# With `objects` the results' bytes are of the objects that were made.
 
 function add(key, value) { count[key]++; values[key, count[key]] = value + 0 }
 
@@ -52,10 +54,15 @@ function judge(row, of, what, operator, bar,    key, ways, name, format, parts, 
                 # 100 Mbit/s; 1448 bytes of content in a packet of 1500.
                 add(key, got["bytes", row, what, run] / (got["wall", row, what, run] * 100e6 / 8 * 1448 / 1500))
         name = what ", share of the line"
+    } else if (of == "seconds") {
+        for (run = 0; run <= runs[row]; run++)
+            if (("wall", row, what, run) in got) add(key, got["wall", row, what, run])
+        name = what ", seconds"
     } else {
         split(what, ways, "/")
         pair(key, of, row, ways[1], ways[2])
-        name = what ", " (of == "cpu" ? "CPU" : "time")
+        name = what ", " (of == "cpu" ? "CPU" : of == "bytes" ? "size" : "time")
+        if (of == "bytes") format = "%.3f"
     }
     if (!count[key]) { lines[++judged] = "| " row " | " name " | not measured | " operator " " bar " | |"; return }
     # The highest memory counts, not the median.
@@ -81,8 +88,8 @@ FNR == NR {
     if ($6 / 1024 > peak[row, way]) peak[row, way] = $6 / 1024
 }
 END {
-    print "| row | way | time, s | CPU, s | peak RSS, MiB | time ÷ hcs's |"
-    print "|---|---|---|---|---|---|"
+    print "| row | way | time, s | CPU, s | peak RSS, MiB |" (objects ? " object, MiB |" : "") " time ÷ hcs's |"
+    print "|---|---|---|---|---|---|" (objects ? "---|" : "")
     for (r = 1; r <= rows; r++) {
         row = order[r]
         n = split(row_ways[row], ways, " ")
@@ -95,7 +102,8 @@ END {
                 pair("ratio" SUBSEP key, "wall", row, way, "hcs")
                 if (count["ratio" SUBSEP key]) ratio = shown("ratio" SUBSEP key, "%.2f")
             }
-            printf "| %s | %s | %s | %s | %.0f | %s |\n", row, way, shown("wall" SUBSEP key, "%.2f"), shown("cpu" SUBSEP key, "%.2f"), peak[row, way], ratio
+            object = objects ? sprintf(" %.1f |", got["bytes", row, way, runs[row]] / 1048576) : ""
+            printf "| %s | %s | %s | %s | %.0f |%s %s |\n", row, way, shown("wall" SUBSEP key, "%.2f"), shown("cpu" SUBSEP key, "%.2f"), peak[row, way], object, ratio
         }
     }
     for (b = 1; b <= bars; b++)

@@ -23,6 +23,11 @@ wide        wide.qcow2     loopback       wide    hcs
 wide-2m     wide-2m.qcow2  loopback       wide    hcs
 '
 
+ways_program=bench/ways.sh
+
+# What the last column of the results holds.
+measured_bytes() { stat --format %s "$INPUT"; }
+
 rows_all() { awk 'NF { print $1 }' <<< "$rows_table"; }
 
 # row_read ROW: sets row_input, row_road, row_target and the list row_ways.
@@ -34,6 +39,17 @@ row_read() {
         return 2
     }
     read -r -a row_ways <<< "$ways"
+}
+
+# machine_about: what the rows and ways of the table are.
+machine_about() {
+    cat <<TEXT
+- Peers: $(machine_qemu); $(machine_curl)${peers_root:+; $(machine_peer nbdkit), $(machine_peer nbdcopy)}; nginx $(nginx -v 2>&1 | cut -d / -f 2)
+- Line of \`slow\`, \`slow-plain\` (100 Mbit/s, 25 ms each way) and \`far\` (10 ms each way, 90 MB/s for each connection): ${line_by:-not used}
+- Inputs: a disk of 10 GiB, ext4 with $(machine_data disk.raw) of Debian's files; \`slow\`: 2 GiB with $(machine_data small.raw); \`wide\`: the first, grown to 2 TiB. In the page cache
+- Target: a loop device with O_DIRECT over a sparse file, discarded before each run (\`file\`: a new file); the time ends when the target is flushed
+- Ways: \`base\` is curl to a scratch file (decompressed by one thread of pigz, zstd or xz), then \`qemu-img convert -n -t none -W -m 16\`; \`local\` the latter alone, from a local file; \`nbdkit\` its curl plugin and qcow2dec filter into nbdcopy; \`decode\` decoding alone, from memory; \`curl\` to /dev/null; \`hcs-sha256\` with \`--checksum\`, \`hcs-16\` with \`--connections 16\`
+TEXT
 }
 
 # row_environment: what bench/ways.sh is told, but for WAY.

@@ -1,23 +1,28 @@
 #!/usr/bin/env bash
 # The demonstration: a bootable Linux disk, served as compressed qcow2 over
 # HTTP, becomes an image on a real Kubernetes; a disk is cloned from it and
-# compared byte for byte with what qemu-img makes of the file; and a machine
-# boots from that disk, in a pod as KubeVirt would make it.
+# compared byte for byte with what qemu-img makes of the file; a machine boots
+# from that disk, in a pod as KubeVirt would make it; and the disk, with what
+# the machine wrote, leaves for an object store, from where anybody fetches it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/phases.sh
 . tests/local-cluster.sh
 . demo/bootable.sh
 . scripts/serve.sh
+. scripts/store.sh
 . demo/steps.sh
 
 name=debian
 disk=vm-root-disk
+export=vm-root-export
+bucket=vm-image
 namespace=demo
 work=$(mktemp -d)
 cleanup() {
     if [ -n "$watch_pid" ]; then kill "$watch_pid" 2>/dev/null || true; fi
     serve_end
+    store_end
     rm -rf "$work"
 }
 trap cleanup EXIT
@@ -30,6 +35,8 @@ if [ -z "${KUBECONFIG:-}" ]; then
     use_local_cluster
     machine_image=${machine_image:-hcs-test/machine:1}
 fi
+cargo build --quiet --workspace --bins
+programs=$(dirname "$test_cluster")
 class=${HCS_E2E_STORAGE_CLASS:-loopfile}
 shell_image=${HCS_E2E_SHELL_IMAGE:-hcs-test/busybox:1}
 
@@ -44,6 +51,7 @@ echo "   $url ($(du -h "$bootable_disk" | cut -f1) compressed)"
 phase "import it: VirtualMachineImage/$name"
 kubectl create namespace $namespace --dry-run=client --output yaml | kubectl apply --filename - >/dev/null
 demo delete pod compare machine --ignore-not-found >/dev/null
+demo delete virtualmachinevolumeexport $export --ignore-not-found >/dev/null
 demo delete virtualmachinepvc $disk --ignore-not-found >/dev/null
 # Its claim is taken away behind it.
 demo wait persistentvolumeclaim $disk --for=delete --timeout=60s >/dev/null
@@ -104,6 +112,36 @@ if [ -n "$machine_image" ]; then
 else
     echo "   HCS_E2E_MACHINE_IMAGE names no image that boots disks: this one is not booted"
 fi
+
+phase "export it to an object store: kubectl hcs export $disk s3://$bucket/$disk"
+store_up "$programs/test-store" "$host_ip" "$work" $bucket
+demo create secret generic store-keys --dry-run=client --output yaml \
+    --from-literal=accessKeyId="$AWS_ACCESS_KEY_ID" --from-literal=secretKey="$AWS_SECRET_ACCESS_KEY" |
+    demo apply --filename - >/dev/null
+"$programs/kubectl-hcs" export $disk s3://$bucket/$disk --namespace $namespace --name $export \
+    --endpoint "$store_url" --secret store-keys --download-url 1h
+demo get virtualmachinevolumeexport $export
+
+phase "fetch the object as anybody does, and compare it with the disk"
+# The address lets in by itself, and so stands in a Secret.
+url=$(demo get secret $export-download --output jsonpath='{.data.url}' | base64 --decode)
+curl --silent --show-error --fail --noproxy '*' --output "$work/object.qcow2" "$url"
+echo "   ${url%%\?*}: $(stat --format %s "$work/object.qcow2") bytes"
+qemu-img check "$work/object.qcow2" | sed 's/^/   /'
+# The disk as a pod sees it, and the object as qemu-img does.
+size=$(demo get virtualmachinevolumeexport $export --output jsonpath='{.status.disk.virtualSize}')
+found=$(run_pod compare "$shell_image" /bin/sh -c "set -o pipefail; head -c $size /dev/disk | sha256sum")
+found=${found%% *}
+qemu-img convert -O raw "$work/object.qcow2" "$work/object.raw"
+expected=$(sha256sum < "$work/object.raw" | cut -d ' ' -f 1)
+rm "$work/object.raw"
+echo "   object:   $expected"
+echo "   disk:     $found"
+if [ "$expected" != "$found" ]; then
+    echo "error: the object differs from the disk" >&2
+    exit 1
+fi
+echo "   the same, byte for byte"
 phases_end
 
 cat <<NEXT
@@ -112,8 +150,10 @@ The image and the disk stand in namespace $namespace. To look around:
   export KUBECONFIG=$KUBECONFIG PATH=\$PATH:$(dirname "$(command -v kubectl)")
   kubectl --namespace $namespace describe virtualmachineimage $name
   kubectl --namespace $namespace describe virtualmachinepvc $disk
+  kubectl --namespace $namespace describe virtualmachinevolumeexport $export
   kubectl --namespace $namespace get events
   kubectl --namespace hypercloud-storage logs daemonset/node-agent
+  kubectl --namespace $namespace delete virtualmachinevolumeexport $export
   kubectl --namespace $namespace delete virtualmachinepvc $disk
   kubectl --namespace $namespace delete virtualmachineimage $name    # nothing stays
   make cluster-down                                       # nor of the cluster

@@ -29,6 +29,8 @@ needs=(
     /usr/lib/systemd/systemd-udevd:udev
     /usr/sbin/nginx:nginx-light
     /usr/sbin/ip:iproute2
+    /usr/bin/python3:python3
+    /usr/share/doc/python3-venv:python3-venv
     /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
     "$@"
 )

@@ -12,6 +12,9 @@ cargo test --workspace --exclude e2e --no-fail-fast
 phase "format, lints, rules"
 scripts/check.sh
 
+phase "exports to a real Ceph object gateway"
+tests/ceph.sh
+
 own_cluster=
 if [ -z "${KUBECONFIG:-}" ]; then
     own_cluster=yes

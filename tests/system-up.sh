@@ -28,7 +28,7 @@ fi
 phase "install the system"
 namespace=hypercloud-storage
 former=$(kubectl --namespace $namespace get deployment/coordinator --ignore-not-found --output name)
-kubectl apply --kustomize "${HCS_MANIFESTS:-manifests/base}" >/dev/null
+kubectl apply --kustomize "${HCS_MANIFESTS:-tests/system}" >/dev/null
 # Images under an unchanged tag: the pods of an earlier build give way.
 if [ -n "$former" ]; then
     kubectl --namespace $namespace rollout restart deployment/coordinator daemonset/node-agent >/dev/null

@@ -43,6 +43,24 @@ pub struct ConditionUpdate {
     pub message: String,
 }
 
+impl ConditionUpdate {
+    /// That the condition of this type is so, for a reason that may come from
+    /// an agent of another version.
+    pub fn new(
+        type_: &'static str,
+        status: ConditionStatus,
+        reason: &str,
+        message: String,
+    ) -> Self {
+        Self {
+            type_,
+            status,
+            reason: reason_word(reason),
+            message,
+        }
+    }
+}
+
 /// Merges `update` into `conditions`, which speak of `generation`.
 ///
 /// `now` becomes the transition time only where the status differs from what

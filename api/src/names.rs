@@ -51,6 +51,9 @@ pub const ANNOTATION_DISK: &str = "hypercloud.tmaxanc.com/disk";
 /// Annotation by which KubeVirt's export knows a disk.
 pub const ANNOTATION_CONTENT_TYPE: &str = "cdi.kubevirt.io/storage.contentType";
 
+/// Annotation with the time until which the address in a Secret is good.
+pub const ANNOTATION_EXPIRES: &str = "hypercloud.tmaxanc.com/expires";
+
 /// Longest name of a Kubernetes object.
 const MAX_NAME: usize = 253;
 
@@ -98,6 +101,12 @@ pub fn export_holder(export_uid: &str, attempt: u32) -> String {
     format!("vmexport-{export_uid}-holder-{attempt}")
 }
 
+/// Name of the Secret with the address by which the object of the export
+/// called `export` is fetched.
+pub fn download_secret(export: &str) -> String {
+    bounded("", export, "-download")
+}
+
 /// Identity of the job that fills an image's claim: the same for every
 /// coordinator that asks for the same try of the same resource.
 pub fn job_id(uid: &str, attempt: u32) -> String {
@@ -140,7 +149,11 @@ mod tests {
     #[test]
     fn overlong_names_are_bounded_and_differ() {
         let (a, b) = ("a".repeat(253), format!("{}b", "a".repeat(252)));
-        for name in [image_claim(&a), image_holder(&a, u32::MAX)] {
+        for name in [
+            image_claim(&a),
+            image_holder(&a, u32::MAX),
+            download_secret(&a),
+        ] {
             assert!(name.len() <= MAX_NAME, "{} is too long", name.len());
         }
         assert_ne!(image_claim(&a), image_claim(&b));

@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hypercloud_transfer::{Checksum, ImageFormat};
 
 use crate::devices::DevicesArguments;
+use crate::export::ExportArguments;
+use crate::image::ImageExportArguments;
 use crate::rollback::RollbackArguments;
 use crate::source::SourceArguments;
 
@@ -23,15 +25,15 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Devices(DevicesArguments),
-    /// Look at disk images and import them
+    /// Look at disk images, import and export them
     #[command(subcommand)]
     Image(ImageCommand),
 }
 
 /// Work with HyperCloud Storage's disks and disk images.
 ///
-/// Exit codes: 0 done, 1 stopped, 2 usage, 3 refused, 4 the source or the
-/// rollback failed, 5 the target failed.
+/// Exit codes: 0 done, 1 stopped, 2 usage, 3 refused, 4 the source or the work
+/// of the cluster failed, 5 the target failed.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct PluginArguments {
@@ -41,10 +43,11 @@ pub(crate) struct PluginArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// Look at disk images and import them
+    /// Look at disk images, import and export them
     #[command(subcommand)]
     Image(ImageCommand),
     Rollback(RollbackArguments),
+    Export(ExportArguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,6 +56,8 @@ pub(crate) enum ImageCommand {
     Probe(ProbeArguments),
     /// Write an image onto a block device or into a raw file
     Import(ImportArguments),
+    /// Make an object or a file of a disk, as qcow2 or raw
+    Export(ImageExportArguments),
 }
 
 #[derive(Debug, Args)]
@@ -121,6 +126,53 @@ impl ImageKind {
             Self::Auto => None,
             Self::Qcow2 => Some(ImageFormat::Qcow2),
             Self::Raw => Some(ImageFormat::Raw),
+        }
+    }
+}
+
+/// What a disk is exported as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportKind {
+    /// A qcow2 image
+    Qcow2,
+    /// The disk's bytes
+    Raw,
+}
+
+impl ExportKind {
+    pub(crate) fn of_resource(self) -> hypercloud_api::ExportFormat {
+        match self {
+            Self::Qcow2 => hypercloud_api::ExportFormat::Qcow2,
+            Self::Raw => hypercloud_api::ExportFormat::Raw,
+        }
+    }
+}
+
+/// How the clusters of a qcow2 are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Compression {
+    /// Not at all
+    None,
+    /// With deflate, which every reader of qcow2 knows
+    Zlib,
+    /// With Zstandard, for QEMU 5.1 and later
+    Zstd,
+}
+
+impl Compression {
+    pub(crate) fn of_resource(self) -> hypercloud_api::ExportCompression {
+        match self {
+            Self::None => hypercloud_api::ExportCompression::None,
+            Self::Zlib => hypercloud_api::ExportCompression::Zlib,
+            Self::Zstd => hypercloud_api::ExportCompression::Zstd,
+        }
+    }
+
+    pub(crate) fn of_engine(self) -> hypercloud_transfer::Compression {
+        match self {
+            Self::None => hypercloud_transfer::Compression::None,
+            Self::Zlib => hypercloud_transfer::Compression::Zlib,
+            Self::Zstd => hypercloud_transfer::Compression::Zstd,
         }
     }
 }

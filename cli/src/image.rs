@@ -1,4 +1,7 @@
-//! `image probe` and `image import`: from arguments to the engine and back.
+//! `image probe`, `image import` and `image export`: from arguments to the
+//! engine and back.
+
+mod export;
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -11,6 +14,7 @@ use hypercloud_transfer::{
     probe,
 };
 
+pub(crate) use self::export::ImageExportArguments;
 use crate::arguments::{ImageCommand, ImportArguments, ProbeArguments};
 use crate::journal::Journal;
 use crate::report::Reporter;
@@ -29,6 +33,9 @@ pub(crate) enum Failure {
     /// Something is there, and may not be lost.
     #[error("{0} exists: name another file, or say --overwrite")]
     Exists(String),
+    /// The bytes of a disk are not compressed.
+    #[error("a raw disk is not compressed: leave --compression out, or say --format qcow2")]
+    Compressed,
     /// The engine's.
     #[error("{}", .0.message())]
     Transfer(#[from] TransferError),
@@ -37,7 +44,7 @@ pub(crate) enum Failure {
 impl Failure {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::NoFileName(_) | Self::Source(_) | Self::Exists(_) => 2,
+            Self::NoFileName(_) | Self::Source(_) | Self::Exists(_) | Self::Compressed => 2,
             Self::Transfer(error) => match error.side() {
                 Side::Cancelled => 1,
                 Side::Refused => 3,
@@ -50,7 +57,10 @@ impl Failure {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::NoFileName(_) => "InvalidTargetName",
-            Self::Source(SourceUsage::Misplaced { .. }) => "MisplacedOption",
+            Self::Source(SourceUsage::Misplaced { .. } | SourceUsage::NotForFiles(_)) => {
+                "MisplacedOption"
+            }
+            Self::Compressed => "MisplacedOption",
             Self::Source(SourceUsage::Certificates(..)) => "InvalidAuthorities",
             Self::Exists(_) => "TargetExists",
             Self::Transfer(error) => error.reason(),
@@ -68,6 +78,11 @@ pub(crate) async fn run(command: ImageCommand) -> ExitCode {
         ImageCommand::Import(arguments) => {
             let reporter = Arc::new(Reporter::new(arguments.shown.output));
             let result = run_import(arguments, &reporter).await;
+            (reporter, result)
+        }
+        ImageCommand::Export(arguments) => {
+            let reporter = Arc::new(Reporter::new(arguments.shown.output));
+            let result = export::run(arguments, &reporter).await;
             (reporter, result)
         }
     };
@@ -105,7 +120,7 @@ async fn run_import(arguments: ImportArguments, reporter: &Arc<Reporter>) -> Res
     let source = arguments.source.spec()?;
     let target = target(&arguments.target, arguments.overwrite)?;
     let journal = match arguments.resume {
-        true => Some(Journal::of(&arguments.target).map_err(TransferError::Journal)?),
+        true => Some(Journal::of_import(&arguments.target).map_err(TransferError::Journal)?),
         false => None,
     };
     let request = ImportRequest {
@@ -142,7 +157,7 @@ async fn run_import(arguments: ImportArguments, reporter: &Arc<Reporter>) -> Res
 /// Shows an import's course, and keeps where it got to.
 struct Course {
     reporter: Arc<Reporter>,
-    journal: Option<Journal>,
+    journal: Option<Journal<Checkpoint>>,
 }
 
 impl Observer for Course {

@@ -1,4 +1,4 @@
-//! Where an import got to, kept for `--resume`.
+//! Where an import or an export got to, kept for `--resume`.
 //!
 //! A file of the user's state folder, named after the target. What is in it
 //! says itself which source and which target it is of, so an old one does no
@@ -6,15 +6,27 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::marker::PhantomData;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use hypercloud_transfer::Checkpoint;
+use hypercloud_transfer::{Checkpoint, ExportCheckpoint, StoredObject};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-/// The place of one target's checkpoint.
-#[derive(Debug, Clone)]
-pub(crate) struct Journal(PathBuf);
+/// The place of one target's checkpoint, which is a `C`.
+#[derive(Debug)]
+pub(crate) struct Journal<C> {
+    path: PathBuf,
+    of: PhantomData<fn(C)>,
+}
+
+impl<C> Clone for Journal<C> {
+    fn clone(&self) -> Self {
+        Self::at(self.path.clone())
+    }
+}
 
 /// `$XDG_STATE_HOME`, or where that is by default.
 fn state_folder() -> PathBuf {
@@ -23,7 +35,7 @@ fn state_folder() -> PathBuf {
         .map(PathBuf::from)
         .or_else(|| variable("HOME").map(|home| Path::new(&home).join(".local/state")))
         .unwrap_or_else(|| PathBuf::from("/var/lib"));
-    folder.join("hypercloud-storage/imports")
+    folder.join("hypercloud-storage")
 }
 
 /// What tells a block device from another that had its name before: its
@@ -42,42 +54,73 @@ fn incarnation(target: &Path) -> io::Result<String> {
     Ok(format!("{sequence}{boot}"))
 }
 
-impl Journal {
-    /// The journal of a target.
-    pub(crate) fn of(target: &Path) -> io::Result<Self> {
+/// The name of a target's file.
+fn name(what: Sha256) -> String {
+    let digest = what.finalize();
+    let name: String = digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    name + ".json"
+}
+
+impl Journal<Checkpoint> {
+    /// The journal of an import to a file or a device.
+    pub(crate) fn of_import(target: &Path) -> io::Result<Self> {
         let target = std::path::absolute(target)?;
-        let digest = Sha256::new()
+        let what = Sha256::new()
             .chain_update(target.as_os_str().as_encoded_bytes())
-            .chain_update(incarnation(&target)?)
-            .finalize();
-        let name: String = digest
-            .iter()
-            .take(16)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        Ok(Self(state_folder().join(name + ".json")))
+            .chain_update(incarnation(&target)?);
+        Ok(Self::at(state_folder().join("imports").join(name(what))))
+    }
+}
+
+impl Journal<ExportCheckpoint> {
+    /// The journal of an export to an object.
+    pub(crate) fn of_export(target: &StoredObject) -> Self {
+        let endpoint = target.store.endpoint.as_ref().map(url::Url::as_str);
+        let endpoint = endpoint.unwrap_or_default();
+        // Without an endpoint, the region says which store it is.
+        let region = target.store.region.as_deref().unwrap_or_default();
+        let mut what = Sha256::new();
+        // The length first, so that no two targets read the same.
+        for part in [endpoint, region, &target.bucket, &target.key] {
+            what.update((part.len() as u64).to_le_bytes());
+            what.update(part);
+        }
+        Self::at(state_folder().join("exports").join(name(what)))
+    }
+}
+
+impl<C> Journal<C> {
+    fn at(path: PathBuf) -> Self {
+        let of = PhantomData;
+        Self { path, of }
     }
 
+    /// Forgets it: the transfer is done, or can never be.
+    pub(crate) fn remove(&self) {
+        // Without it, nothing is to be forgotten; left over, it is ignored.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl<C: Serialize + DeserializeOwned> Journal<C> {
     /// What was kept last, if it can still be read.
-    pub(crate) fn load(&self) -> Option<Checkpoint> {
-        serde_json::from_slice(&fs::read(&self.0).ok()?).ok()
+    pub(crate) fn load(&self) -> Option<C> {
+        serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }
 
     /// Keeps a checkpoint durably, in place of the one before.
-    pub(crate) fn save(&self, checkpoint: &Checkpoint) -> io::Result<()> {
-        let folder = self.0.parent().unwrap_or(Path::new("/"));
+    pub(crate) fn save(&self, checkpoint: &C) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder)?;
-        let new = self.0.with_extension("new");
+        let new = self.path.with_extension("new");
         let mut file = File::create(&new)?;
         file.write_all(&serde_json::to_vec(checkpoint)?)?;
         file.sync_all()?;
-        fs::rename(&new, &self.0)?;
+        fs::rename(&new, &self.path)?;
         File::open(folder)?.sync_all()
-    }
-
-    /// Forgets it: the import is done, or can never be.
-    pub(crate) fn remove(&self) {
-        // Without it, nothing is to be forgotten; left over, it is ignored.
-        let _ = fs::remove_file(&self.0);
     }
 }

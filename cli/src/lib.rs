@@ -4,11 +4,13 @@
 //! with a cluster beside that. What is done is the engine's or the cluster's
 //! business: here are the words, the exit codes and what is shown. Exit codes
 //! are part of the interface: 0 done, 1 stopped, 2 usage, 3 the image or the
-//! rollback is refused, 4 the source or the rollback failed, 5 the target
-//! failed.
+//! work of the cluster is refused, 4 the source or that work failed, 5 the
+//! target failed.
 
 mod arguments;
+mod cluster;
 mod devices;
+mod export;
 mod image;
 mod journal;
 mod report;
@@ -48,6 +50,7 @@ pub fn run_plugin(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             match arguments.command {
                 PluginCommand::Image(command) => image::run(command).await,
                 PluginCommand::Rollback(arguments) => rollback::run(arguments).await,
+                PluginCommand::Export(arguments) => export::run(arguments).await,
             }
         }),
         Err(code) => code,

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use hypercloud_transfer::{Checksum, Imported, Observer, Progress, SourceFacts};
+use hypercloud_transfer::{Checksum, Exported, Imported, Observer, Progress, SourceFacts};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -14,7 +14,11 @@ use crate::image::Failure;
 
 /// One line for programs.
 #[derive(Serialize)]
-#[serde(tag = "event", rename_all = "camelCase")]
+#[serde(
+    tag = "event",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 enum Event<'a> {
     Facts(&'a SourceFacts),
     Progress(Progress),
@@ -24,6 +28,26 @@ enum Event<'a> {
         progress: Progress,
         #[serde(skip_serializing_if = "Option::is_none")]
         digest: Option<&'a Checksum>,
+    },
+    #[serde(rename = "done")]
+    Exported {
+        target: &'a str,
+        #[serde(flatten)]
+        progress: Progress,
+        size: u64,
+        virtual_size: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        etag: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        checksum: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        address: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        digest: Option<&'a Checksum>,
+    },
+    Left {
+        upload: &'a str,
+        message: &'a str,
     },
     Failed {
         reason: &'a str,
@@ -45,7 +69,7 @@ impl Reporter {
             Format::Json => ProgressBar::hidden(),
         };
         let style = ProgressStyle::with_template(
-            "{msg:9} [{bar:30}] {percent:>3}% {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left",
+            "{msg:10} [{bar:30}] {percent:>3}% {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left",
         );
         if let Ok(style) = style {
             bar.set_style(style.progress_chars("=> "));
@@ -87,6 +111,73 @@ impl Reporter {
                 HumanBytes(progress.received),
                 HumanBytes(progress.written),
             ));
+        }
+    }
+
+    /// How far an export is.
+    pub(crate) fn exporting(&self, progress: Progress) {
+        self.tell(&Event::Progress(progress));
+        self.bar.set_message("exporting");
+        self.bar.set_length(progress.total);
+        self.bar.set_position(progress.done);
+    }
+
+    /// All of an export is stored.
+    pub(crate) fn completing(&self) {
+        self.tell(&Event::Verifying);
+        self.bar.set_message("completing");
+    }
+
+    /// A disk became what is at `target`.
+    pub(crate) fn exported(&self, target: &str, exported: &Exported) {
+        self.bar.finish_and_clear();
+        let Exported {
+            progress,
+            size,
+            virtual_size,
+            digest,
+            etag,
+            checksum,
+            address,
+        } = exported;
+        self.tell(&Event::Exported {
+            target,
+            progress: *progress,
+            size: *size,
+            virtual_size: *virtual_size,
+            etag: etag.as_deref(),
+            checksum: checksum.as_deref(),
+            address: address.as_deref(),
+            digest: digest.as_ref(),
+        });
+        if self.format == Format::Text {
+            print(&format!(
+                "exported a disk of {}: read {}, stored {} ({size} bytes) as {target}",
+                HumanBytes(*virtual_size),
+                HumanBytes(progress.received),
+                HumanBytes(*size),
+            ));
+            let told = [
+                ("address", address.clone()),
+                ("etag", etag.clone()),
+                ("checksum", checksum.clone()),
+                ("disk", digest.as_ref().map(ToString::to_string)),
+            ];
+            for (what, value) in told {
+                if let Some(value) = value {
+                    print(&format!("{what}: {value}"));
+                }
+            }
+        }
+    }
+
+    /// Parts of an upload may still be in the store.
+    pub(crate) fn left(&self, upload: &str, message: &str) {
+        self.tell(&Event::Left { upload, message });
+        if self.format == Format::Text {
+            let words = "the store may keep parts of the upload";
+            self.bar
+                .suspend(|| eprintln!("warning: {words} {upload}: {message}"));
         }
     }
 

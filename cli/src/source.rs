@@ -1,11 +1,12 @@
 //! From the words of the command line to a source.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
 use hypercloud_transfer::{
-    Header, HttpAccess, HttpSource, ObjectStore, ObjectStoreCredentials, ObjectStoreSource, Secret,
-    SourceSpec,
+    Header, HttpAccess, HttpSource, ObjectStore, ObjectStoreCredentials, Secret, SourceSpec,
+    StoredObject,
 };
 use url::Url;
 
@@ -36,14 +37,14 @@ fn header(text: &str) -> Result<Header, String> {
     }
 }
 
-/// Where objects are, for s3:// sources.
+/// Where objects are, for s3:// sources and targets.
 ///
 /// The credentials are the environment's: `AWS_ACCESS_KEY_ID` and
 /// `AWS_SECRET_ACCESS_KEY`, a profile, a web identity token, or the machine's
 /// role.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Object stores (s3://)")]
-struct StoreArguments {
+pub(crate) struct StoreArguments {
     /// Address of the store; Amazon's for the region where none is given
     #[arg(long, value_name = "URL")]
     endpoint: Option<Url>,
@@ -59,7 +60,7 @@ struct StoreArguments {
     anonymous: bool,
 }
 
-/// What is wrong with the options of a source.
+/// What is wrong with the options of a source or a target.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceUsage {
     /// One that the source has no use for.
@@ -68,15 +69,56 @@ pub(crate) enum SourceUsage {
         option: &'static str,
         kind: &'static str,
     },
+    /// One that the target has no use for.
+    #[error("{0} is for s3:// targets only")]
+    NotForFiles(&'static str),
     /// A file of certificates that cannot be read.
     #[error("reading the certificates in {0} failed: {1}")]
     Certificates(String, std::io::Error),
 }
 
+/// An object by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObjectName {
+    pub(crate) bucket: String,
+    pub(crate) key: String,
+}
+
+impl ObjectName {
+    /// Reads `s3://BUCKET/KEY`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        // A key is anything, so this is no URL.
+        let name = text
+            .strip_prefix("s3://")
+            .and_then(|name| name.split_once('/'));
+        match name {
+            Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => Ok(Self {
+                bucket: bucket.to_owned(),
+                key: key.to_owned(),
+            }),
+            _ => Err("an object is written s3://BUCKET/KEY".to_owned()),
+        }
+    }
+
+    pub(crate) fn in_store(self, store: ObjectStore) -> StoredObject {
+        StoredObject {
+            bucket: self.bucket,
+            key: self.key,
+            store,
+        }
+    }
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s3://{}/{}", self.bucket, self.key)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Named {
     Address(Url),
-    Object { bucket: String, key: String },
+    Object(ObjectName),
     Path(PathBuf),
 }
 
@@ -86,14 +128,7 @@ impl Named {
             Some(("http" | "https", _)) => Url::parse(text)
                 .map(Self::Address)
                 .map_err(|error| error.to_string()),
-            // A key is anything, so this is no URL.
-            Some(("s3", name)) => match name.split_once('/') {
-                Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => Ok(Self::Object {
-                    bucket: bucket.to_owned(),
-                    key: key.to_owned(),
-                }),
-                _ => Err("an object is written s3://BUCKET/KEY".to_owned()),
-            },
+            Some(("s3", _)) => ObjectName::parse(text).map(Self::Object),
             Some((scheme, _)) => Err(format!(
                 "{scheme} is not supported, only http, https, s3 and paths"
             )),
@@ -119,8 +154,8 @@ impl SourceArguments {
         )?;
         let authorities = self.ca.map(certificates).transpose()?;
         let store = self.store;
-        let (bucket, key) = match self.source {
-            Named::Object { bucket, key } => (bucket, key),
+        let object = match self.source {
+            Named::Object(object) => object,
             Named::Address(url) => {
                 store.judge_unused()?;
                 let access = HttpAccess {
@@ -135,26 +170,29 @@ impl SourceArguments {
                 return Ok(SourceSpec::File(path));
             }
         };
-        Ok(SourceSpec::ObjectStore(ObjectStoreSource {
-            bucket,
-            key,
-            store: ObjectStore {
-                endpoint: store.endpoint,
-                region: store.region,
-                path_style: store.path_style,
-                credentials: if store.anonymous {
-                    ObjectStoreCredentials::Anonymous
-                } else {
-                    ObjectStoreCredentials::DefaultChain
-                },
-                authorities,
-            },
-        }))
+        let store = store.store(authorities);
+        Ok(SourceSpec::ObjectStore(object.in_store(store)))
     }
 }
 
 impl StoreArguments {
-    fn judge_unused(&self) -> Result<(), SourceUsage> {
+    /// The store that is meant.
+    pub(crate) fn store(self, authorities: Option<String>) -> ObjectStore {
+        ObjectStore {
+            endpoint: self.endpoint,
+            region: self.region,
+            path_style: self.path_style,
+            credentials: if self.anonymous {
+                ObjectStoreCredentials::Anonymous
+            } else {
+                ObjectStoreCredentials::DefaultChain
+            },
+            authorities,
+        }
+    }
+
+    /// The options that are there.
+    pub(crate) fn used(&self) -> impl Iterator<Item = &'static str> {
         let used = [
             (self.endpoint.is_some(), "--endpoint"),
             (self.region.is_some(), "--region"),
@@ -162,7 +200,12 @@ impl StoreArguments {
             (self.anonymous, "--anonymous"),
         ];
         used.into_iter()
-            .try_for_each(|(used, option)| judge_use(!used, option, "s3://"))
+            .filter_map(|(used, option)| used.then_some(option))
+    }
+
+    fn judge_unused(&self) -> Result<(), SourceUsage> {
+        self.used()
+            .try_for_each(|option| judge_use(false, option, "s3://"))
     }
 }
 
@@ -174,7 +217,7 @@ fn judge_use(fits: bool, option: &'static str, kind: &'static str) -> Result<(),
     }
 }
 
-fn certificates(path: PathBuf) -> Result<String, SourceUsage> {
+pub(crate) fn certificates(path: PathBuf) -> Result<String, SourceUsage> {
     std::fs::read_to_string(&path)
         .map_err(|error| SourceUsage::Certificates(path.display().to_string(), error))
 }
@@ -185,7 +228,7 @@ mod tests {
 
     fn object(text: &str) -> Option<(String, String)> {
         match Named::parse(text) {
-            Ok(Named::Object { bucket, key }) => Some((bucket, key)),
+            Ok(Named::Object(ObjectName { bucket, key })) => Some((bucket, key)),
             _ => None,
         }
     }

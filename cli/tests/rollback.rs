@@ -3,14 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+mod cluster;
+
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-const PLUGIN: &str = env!("CARGO_BIN_EXE_kubectl-hcs");
+use self::cluster::{ended, status};
 
 fn rollback(status: Value) -> Value {
     json!({"apiVersion": "hypercloud.tmaxanc.com/v1alpha1",
@@ -21,101 +22,14 @@ fn rollback(status: Value) -> Value {
         "status": status})
 }
 
-fn status(phase: &str, reason: &str, message: &str) -> Value {
-    json!({"phase": phase, "progress": "42%", "conditions": [{"type": "Complete",
-        "status": "False", "reason": reason, "message": message,
-        "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
-}
-
-/// An API server with one rollback, whose status changes to each of these;
-/// then nothing more is told. Answers with the kubeconfig that leads to it.
 fn cluster(folder: &Path, statuses: Vec<Value>) -> PathBuf {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let events: String = statuses
-        .into_iter()
-        .map(|status| json!({"type": "MODIFIED", "object": rollback(status)}))
-        .map(|event| format!("{event}\n"))
-        .collect();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let events = events.clone();
-            std::thread::spawn(move || serve(stream.unwrap(), &events));
-        }
-    });
-    let path = folder.join("kubeconfig");
-    let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "nowhere",
-        "clusters": [
-            {"name": "test", "cluster": {"server": format!("http://{address}")}},
-            {"name": "nowhere", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "me", "user": {}}],
-        "contexts": [
-            {"name": "test", "context": {"cluster": "test", "user": "me", "namespace": "team"}},
-            {"name": "nowhere", "context": {"cluster": "nowhere", "user": "me"}}]});
-    std::fs::write(&path, config.to_string()).unwrap();
-    path
-}
-
-/// Serves one connection. A watch never ends by itself.
-fn serve(stream: std::net::TcpStream, events: &str) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut writer = stream;
-    loop {
-        let mut request = String::new();
-        if reader.read_line(&mut request).unwrap_or(0) == 0 {
-            return;
-        }
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line).unwrap();
-            if line.trim().is_empty() {
-                break;
-            }
-            if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
-        assert!(request.contains("/namespaces/team/"), "{request}");
-        let (head, text) = if request.contains("watch=true") {
-            let size = events.len();
-            let chunk = format!("{size:x}\r\n{events}\r\n");
-            ("200 OK\r\nTransfer-Encoding: chunked".to_owned(), chunk)
-        } else {
-            let text = rollback(json!({})).to_string();
-            (
-                format!("201 Created\r\nContent-Length: {}", text.len()),
-                text,
-            )
-        };
-        let answer = format!("HTTP/1.1 {head}\r\nContent-Type: application/json\r\n\r\n{text}");
-        writer.write_all(answer.as_bytes()).unwrap();
-    }
+    cluster::cluster(folder, rollback, statuses)
 }
 
 fn plugin(kubeconfig: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(PLUGIN);
+    let mut command = cluster::plugin(kubeconfig, &["rollback", "disk", "--to", "before"]);
+    command.args(arguments);
     command
-        .args(["rollback", "disk", "--to", "before", "--context", "test"])
-        .arg("--kubeconfig")
-        .arg(kubeconfig)
-        .args(arguments)
-        .env_remove("KUBECONFIG");
-    for proxy in ["http_proxy", "https_proxy", "all_proxy"] {
-        command.env_remove(proxy).env_remove(proxy.to_uppercase());
-    }
-    command
-}
-
-fn ended(output: &Output) -> (Option<i32>, String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (
-        output.status.code(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
 }
 
 #[test]

@@ -13,11 +13,13 @@ pub mod source;
 pub mod table;
 mod wire;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use hypercloud_api::VolumeMode;
+use hypercloud_api::{ExportCompression, ExportFormat, VolumeMode};
 use k8s_openapi::jiff::Timestamp;
 pub use seen::AgentsSeen;
-use source::Source;
+use source::{SignedAddress, Source, Stored};
 
 /// Format of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,10 +179,30 @@ pub struct Job {
     pub progress: Progress,
     /// Whether it waits to be started again, for what lets in at its source.
     pub awaiting_access: bool,
-    /// Digest of the source's bytes, as `sha256:HEX`, where it was computed.
+    /// Digest of the source's bytes, as `sha256:HEX`, where it was computed;
+    /// of an export, of the disk's raw content.
     pub digest: Option<String>,
+    /// Of an export: the multipart upload that may have parts in the store.
+    pub upload_id: Option<String>,
+    /// Of an export that succeeded.
+    pub object: Option<ExportedObject>,
     /// Bytes per second received, smoothed, where there is a rate to tell.
     pub rate: Option<u64>,
+}
+
+/// An object that a disk became.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportedObject {
+    /// Its size, in bytes.
+    pub size: u64,
+    /// Size of the disk, in bytes.
+    pub virtual_size: u64,
+    /// Its ETag, as the store said it.
+    pub etag: Option<String>,
+    /// Its checksum, as the store verified it.
+    pub checksum: Option<String>,
+    /// Its address, without credentials.
+    pub address: String,
 }
 
 /// A job together with the node whose agent has it.
@@ -231,9 +253,9 @@ pub struct ImportJob {
     pub volume_kind: VolumeKind,
 }
 
-/// A volume of a copy.
+/// A volume that a job works on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopyVolume {
+pub struct JobVolume {
     /// Name of the PersistentVolume.
     pub name: String,
     /// How the volume is presented.
@@ -248,12 +270,31 @@ pub struct CopyJob {
     /// UID of the pod that holds both volumes.
     pub pod_uid: String,
     /// Volume that is read.
-    pub source: CopyVolume,
+    pub source: JobVolume,
     /// Volume that is written.
-    pub target: CopyVolume,
+    pub target: JobVolume,
     /// Whether the target holds another state of the same disk: then only
     /// what differs is written.
     pub only_differences: bool,
+}
+
+/// An export to start, but for its object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportJob {
+    /// Identity of the job.
+    pub id: String,
+    /// UID of the pod that holds the volume.
+    pub pod_uid: String,
+    /// Volume that is read.
+    pub volume: JobVolume,
+    /// Format of the object.
+    pub format: ExportFormat,
+    /// How a qcow2's clusters are compressed.
+    pub compression: ExportCompression,
+    /// Whether an object that is there is replaced.
+    pub overwrite: bool,
+    /// Whether the digest of the disk's raw content is computed.
+    pub digest: bool,
 }
 
 /// Whether an agent can be asked.
@@ -377,6 +418,30 @@ pub trait Agents: Send + Sync + 'static {
 
     /// Starts a copy, or answers with the job of the same id as it stands.
     async fn copy(&self, node: &str, job: &CopyJob) -> Result<Job, AgentError>;
+
+    /// Starts an export to `object`, or answers with the job of the same id as
+    /// it stands. One that waits for what lets in at its store takes it from
+    /// here.
+    async fn export(&self, node: &str, job: &ExportJob, object: &Stored)
+    -> Result<Job, AgentError>;
+
+    /// Removes what an upload that did not complete left in the store. One
+    /// that is not there is answered the same way.
+    async fn discard(
+        &self,
+        node: &str,
+        object: &Stored,
+        upload_id: &str,
+    ) -> Result<Result<(), Failure>, AgentError>;
+
+    /// An address by which an object is fetched without credentials for some
+    /// time.
+    async fn presign(
+        &self,
+        node: &str,
+        object: &Stored,
+        valid: Duration,
+    ) -> Result<Result<SignedAddress, Failure>, AgentError>;
 
     /// Stops and forgets a job; answers when its volume is closed. A job
     /// that is not known is answered the same way.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{Args, Parser, ValueEnum};
 
-use crate::image::access::DefaultStore;
+use crate::access::DefaultStore;
 use crate::image::size::Overhead;
 
 /// Reconciles HyperCloud Storage's custom resources.
@@ -27,7 +27,7 @@ pub struct Config {
     #[arg(long, env = "FILESYSTEM_OVERHEAD", default_value = "0.055", value_parser = overhead)]
     pub filesystem_overhead: Overhead,
 
-    /// The object store of images that name no endpoint.
+    /// The object store of images and exports that name no endpoint.
     #[command(flatten)]
     pub object_store: ObjectStoreConfig,
 
@@ -44,7 +44,7 @@ pub struct Config {
     pub log_format: LogFormat,
 }
 
-/// The object store of images that name no endpoint.
+/// The object store of images and exports that name no endpoint.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ObjectStoreConfig {
     /// Its http:// or https:// address; Amazon's for the region by default.
@@ -60,7 +60,8 @@ pub struct ObjectStoreConfig {
     pub path_style: Option<bool>,
 
     /// Secret in the coordinator's namespace that lets in. Whoever may make an
-    /// image can read what it lets at.
+    /// image can read what it lets at, and whoever may make an export can write
+    /// there.
     #[arg(long = "object-store-secret", env = "OBJECT_STORE_SECRET")]
     pub secret: Option<String>,
 

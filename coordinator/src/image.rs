@@ -8,7 +8,7 @@
 //!    a list of actions, a verdict and when to look again. A [`source`] in it
 //!    names Secrets and holds none.
 //! 3. [`execute`] (client required): does the actions, made concrete by
-//!    [`build`] and [`access`], and decides nothing; what it learnt may change
+//!    [`build`] and [`access`](crate::access), and decides nothing; what it learnt may change
 //!    the verdict.
 //! 4. [`status`] (no client): the status that follows from the verdict, and
 //!    the [`notices`] that its change is worth.
@@ -16,7 +16,6 @@
 //! [`reconcile`] is the shell around them and [`controller`] what sets it
 //! off.
 
-pub mod access;
 pub mod build;
 pub mod controller;
 pub mod estimate;

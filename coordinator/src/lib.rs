@@ -2,19 +2,22 @@
 //!
 //! Every replica serves health; the one that holds the Lease ([`leader`])
 //! keeps the certificates ([`tls`]), the links to the node agents
-//! ([`agents`]) and the reconcilers ([`image`], [`disk`], [`rollback`]), whose
-//! shells share [`shell`].
+//! ([`agents`]) and the reconcilers ([`image`], [`disk`], [`rollback`],
+//! [`export`]), whose shells share [`shell`].
 //!
 //! Invariants: what decides (`plan`, `validate`, `status`, `leader::decide`,
 //! `agents::table`) imports no client, no runtime and no clock; the only
 //! memory between two reconciles is the API server's and the agents'.
 
+pub mod access;
 pub mod again;
 pub mod agents;
 pub mod backoff;
 pub mod config;
 pub mod copy;
+pub mod decision;
 pub mod disk;
+pub mod export;
 pub mod health;
 pub mod holder;
 pub mod image;
@@ -25,3 +28,4 @@ pub mod shell;
 pub mod tls;
 pub mod volume;
 pub mod wiring;
+pub mod work;

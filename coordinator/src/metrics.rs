@@ -97,7 +97,7 @@ impl Metrics {
         family(
             &mut out,
             "events_total",
-            "Transitions of images, by reason.",
+            "Transitions of resources, by reason.",
             &self.notices,
         );
         out

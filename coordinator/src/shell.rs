@@ -2,11 +2,12 @@
 //! sets them off, how they write, and how they tell of it. Nothing here
 //! decides about a resource.
 //!
-//! - [`requeue`]: when to look again.
+//! - [`act`]: how a plan is carried out; [`requeue`]: when to look again.
 //! - [`trigger`]: watches, the agents' changes, and failed reconciles.
 //! - [`write`]: creations, deletions, finalizers, statuses.
 //! - [`report`]: the status with the Events that its change is worth.
 
+pub mod act;
 pub mod error;
 pub mod report;
 pub mod requeue;

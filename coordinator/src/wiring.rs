@@ -20,6 +20,7 @@ use crate::agents::pool::{Endpoints, Pool};
 use crate::agents::{Agents, collect, discover};
 use crate::config::{Config, LogFormat};
 use crate::disk;
+use crate::export;
 use crate::health;
 use crate::holder::HolderTemplate;
 use crate::image;
@@ -123,6 +124,7 @@ async fn lead(
     let image_changes = pool.changes();
     let disk_changes = pool.changes();
     let rollback_changes = pool.changes();
+    let export_changes = pool.changes();
     let agents: Arc<dyn Agents> = Arc::new(pool.clone());
     let reporter = Reporter {
         controller: REPORTER.to_owned(),
@@ -151,6 +153,10 @@ async fn lead(
             overhead: config.filesystem_overhead,
         },
     };
+    let exports = export::reconcile::Context {
+        shell: shell.clone(),
+        store: config.default_store(),
+    };
     let port = config.agent_port;
     tokio::join!(
         tls::renew(client.clone(), namespace, tls_sender, stop.clone()),
@@ -174,6 +180,10 @@ async fn lead(
         },
         async {
             rollback::controller::run(Arc::new(shell), rollback_changes, stop.clone()).await;
+            stop.cancel();
+        },
+        async {
+            export::controller::run(Arc::new(exports), export_changes, stop.clone()).await;
             stop.cancel();
         },
     );

@@ -1,8 +1,9 @@
 //! Disk image formats, without I/O.
 //!
 //! Bytes come in, decisions go out: which format a source is
-//! ([`detect`]), what its tables say ([`qcow2`]), and which bytes of the
-//! source belong where on the disk ([`plan`]). The crate opens no file, makes
+//! ([`detect`]), what its tables say ([`qcow2`]), which bytes of the source
+//! belong where on the disk ([`plan`]), and where in an image that is written
+//! the bytes of a disk go ([`layout`]). The crate opens no file, makes
 //! no request and starts no task; whoever owns the bytes drives it.
 //!
 //! Invariants:
@@ -14,6 +15,7 @@
 
 pub mod detect;
 pub mod extent;
+pub mod layout;
 pub mod plan;
 pub mod qcow2;
 mod refusal;

@@ -1,14 +1,15 @@
 //! The gRPC server.
 //!
 //! Protocol types stop in [`convert`]; [`service`] answers the calls;
-//! [`watch`] turns a board into a stream; [`listen`] accepts and encrypts;
-//! [`serve`] ties a listener to the identity of the moment. No job depends on
-//! a connection or on the server.
+//! [`turns`] says how many of them at a time; [`watch`] turns a board into a
+//! stream; [`listen`] accepts and encrypts; [`serve`] ties a listener to the
+//! identity of the moment. No job depends on a connection or on the server.
 
 mod convert;
 mod listen;
 mod serve;
 mod service;
+mod turns;
 mod watch;
 
 pub use serve::{Serving, serve};

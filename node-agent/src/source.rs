@@ -114,8 +114,14 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http(url) => url.fmt(f),
-            Self::ObjectStore(object) => write!(f, "s3://{}/{}", object.bucket, object.key),
+            Self::ObjectStore(object) => object.fmt(f),
         }
+    }
+}
+
+impl fmt::Display for ObjectLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s3://{}/{}", self.bucket, self.key)
     }
 }
 

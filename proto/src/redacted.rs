@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use crate::agent::v1::{AccessKeys, BasicCredentials, Header, HttpSource};
+use crate::agent::v1::presign_object_response::Result as Presigned;
+use crate::agent::v1::{AccessKeys, BasicCredentials, Header, HttpSource, PresignObjectResponse};
 
 impl fmt::Debug for AccessKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,6 +36,24 @@ impl fmt::Debug for HttpSource {
     }
 }
 
+/// The address lets in whoever knows it.
+impl fmt::Debug for Presigned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(_) => f.debug_struct("Url").finish_non_exhaustive(),
+            Self::Failure(failure) => f.debug_tuple("Failure").field(failure).finish(),
+        }
+    }
+}
+
+impl fmt::Debug for PresignObjectResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PresignObjectResponse")
+            .field("result", &self.result)
+            .finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,7 +77,10 @@ mod tests {
             secret_access_key: "s3cret".into(),
             session_token: Some("s3cret".into()),
         };
-        let shown = format!("{source:?} {keys:?}");
+        let signed = PresignObjectResponse {
+            result: Some(Presigned::Url("http://h/?sig=s3cret".into())),
+        };
+        let shown = format!("{source:?} {keys:?} {signed:?}");
         assert!(!shown.contains("s3cret"), "{shown}");
         assert!(shown.contains("X-Token"), "{shown}");
     }

@@ -14,7 +14,6 @@ mod differences;
 mod pieces;
 mod request;
 mod run;
-mod source;
 mod worker;
 
 use std::sync::Arc;
@@ -22,11 +21,11 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 pub use self::checkpoint::CopyCheckpoint;
-pub use self::request::{Copied, CopyMode, CopyObserver, CopyRequest, CopySource};
+pub use self::request::{Copied, CopyMode, CopyObserver, CopyRequest};
 use self::run::{Run, Settings};
-use self::source::SourceDisk;
 use crate::error::{TargetError, TransferError};
 use crate::options::Options;
+use crate::raw_disk::SourceDisk;
 use crate::sink::{Needs, Target};
 
 /// Places on the disks are multiples of this, but for their ends. It suits
@@ -118,7 +117,7 @@ fn open(request: CopyRequest, options: &Options) -> Result<Opened, TransferError
     };
     let resume = resume.filter(|checkpoint| checkpoint.is_of(&source, mode));
     let identity = resume.as_ref().map(CopyCheckpoint::target);
-    if source.is_at(&spec) {
+    if source.is_at(&spec.path()) {
         return Err(TargetError::IsSource(spec.path()).into());
     }
     if mode == CopyMode::Differences

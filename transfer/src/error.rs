@@ -61,6 +61,9 @@ pub enum TransferError {
     /// The target could not be written.
     #[error("writing the target failed")]
     Target(#[from] TargetError),
+    /// The store did not take the object.
+    #[error("storing the object failed")]
+    Store(#[source] SourceError),
     /// The observer could not keep a checkpoint.
     #[error("keeping the checkpoint failed")]
     Journal(#[source] std::io::Error),
@@ -82,11 +85,16 @@ impl From<SourceError> for TransferError {
 }
 
 impl TransferError {
+    /// What a store did, or the way to it.
+    pub(crate) fn from_store(error: impl Into<SourceError>) -> Self {
+        Self::Store(error.into())
+    }
+
     /// A stable CamelCase name for conditions, Events and scripts.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Source(error) => error.reason(),
+            Self::Source(error) | Self::Store(error) => error.reason(),
             Self::Refused(refusal) => refusal.reason(),
             Self::FormatMismatch { .. } => "FormatMismatch",
             Self::ChecksumMismatch { .. } => "ChecksumMismatch",
@@ -101,7 +109,7 @@ impl TransferError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Source(error) => error.is_retryable(),
+            Self::Source(error) | Self::Store(error) => error.is_retryable(),
             Self::Refused(_)
             | Self::FormatMismatch { .. }
             | Self::ChecksumMismatch { .. }
@@ -116,11 +124,12 @@ impl TransferError {
     pub fn side(&self) -> Side {
         match self {
             Self::Source(SourceError::AddressRefused { .. })
+            | Self::Store(SourceError::AddressRefused { .. })
             | Self::Refused(_)
             | Self::FormatMismatch { .. }
             | Self::ChecksumMismatch { .. } => Side::Refused,
             Self::Source(_) => Side::Source,
-            Self::Target(_) | Self::Journal(_) | Self::Worker => Side::Target,
+            Self::Target(_) | Self::Store(_) | Self::Journal(_) | Self::Worker => Side::Target,
             Self::Cancelled => Side::Cancelled,
         }
     }

@@ -1,10 +1,11 @@
 //! S3-compatible object stores.
 //!
 //! The AWS SDK says where an object is (endpoint, region, path or virtual
-//! host) and signs for it, with keys it is given or finds; it moves no byte
-//! of an object. What it does ask over the network, temporary credentials, it
-//! asks through the HTTP client of this crate, so that there is one TLS stack
-//! and one set of trusted certificates.
+//! host) and signs for it, with keys it is given or finds. Of an object that
+//! is read it moves no byte; one that is written it sends. What it asks over
+//! the network, temporary credentials too, it asks through the HTTP client of
+//! this crate, so that there is one TLS stack and one set of trusted
+//! certificates.
 //!
 //! Invariants:
 //! - no key, token or signed address is shown;
@@ -18,7 +19,10 @@ mod client;
 mod connector;
 mod credentials;
 mod error;
+mod sending;
 mod signer;
+mod writer;
 
 pub use error::ObjectStoreError;
 pub(crate) use signer::Signer;
+pub(crate) use writer::{Begun, Found, Sent, Writer};

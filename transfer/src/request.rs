@@ -16,7 +16,7 @@ pub enum SourceSpec {
     /// An HTTP or HTTPS server.
     Http(HttpSource),
     /// An S3-compatible object store.
-    ObjectStore(ObjectStoreSource),
+    ObjectStore(StoredObject),
     /// A file or block device of this machine.
     File(PathBuf),
 }
@@ -73,7 +73,7 @@ pub struct Header {
 
 /// An object in an S3-compatible object store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectStoreSource {
+pub struct StoredObject {
     /// The bucket's name.
     pub bucket: String,
     /// The object's key.

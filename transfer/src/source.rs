@@ -9,7 +9,7 @@ pub(crate) mod client;
 mod file;
 mod http;
 mod proxy;
-mod retry;
+pub(crate) mod retry;
 mod stream;
 mod tls;
 pub(crate) mod unpack;

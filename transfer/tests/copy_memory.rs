@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use hypercloud_transfer::{
-    CancellationToken, CopyMode, CopyRequest, CopySource, DiskFile, Options, TargetSpec, copy,
+    CancellationToken, CopyMode, CopyRequest, DiskFile, Options, RawDisk, TargetSpec, copy,
 };
 use measure::{forget_peak, memory_mib, peak_mib, source};
 
@@ -37,7 +37,7 @@ async fn a_copy_takes_little_memory() {
         forget_peak();
         let before = memory_mib("VmRSS:");
         let request = CopyRequest {
-            source: CopySource::DiskFile {
+            source: RawDisk::DiskFile {
                 directory: from.path().into(),
                 name: raw.file_name().unwrap().to_str().unwrap().into(),
             },

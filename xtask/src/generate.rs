@@ -45,11 +45,12 @@ pub fn run(root: &Path, check: bool) -> anyhow::Result<()> {
 }
 
 /// Messages of the protocol with secrets in them.
-const SECRETS: [&str; 4] = [
+const SECRETS: [&str; 5] = [
     ".hypercloud.agent.v1.AccessKeys",
     ".hypercloud.agent.v1.BasicCredentials",
     ".hypercloud.agent.v1.Header",
     ".hypercloud.agent.v1.HttpSource",
+    ".hypercloud.agent.v1.PresignObjectResponse",
 ];
 
 /// The protocol's Rust code, compiled by protox, so that no `protoc` is

@@ -87,6 +87,10 @@ pub struct UploadStatus {
     /// While it is here, parts of it may be stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upload_id: Option<String>,
+    /// Versions of the Secrets that it was begun with, as
+    /// `name@resourceVersion`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<String>,
     /// Size of the disk, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_total: Option<i64>,
@@ -97,6 +101,10 @@ pub struct UploadStatus {
     pub bytes_read: i64,
     /// Bytes of the object that are stored.
     pub bytes_stored: i64,
+    /// When it was last seen that nothing else uses a volume that is read
+    /// itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watched_time: Option<Time>,
     /// When the upload began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,

@@ -1,165 +1,36 @@
 //! Whole rollbacks against an API server that says what the test says.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use http::{Request, Response};
-use kube::Client;
-use kube::client::Body;
 use serde_json::{Value, json};
-use tower_test::mock;
 
-use super::course::Step;
 use super::*;
+use crate::cluster::Failure;
+use crate::cluster::carry_out;
+use crate::cluster::mock::{
+    Exchange, Heard, TO_THE_END, create, event, failed, get, refusal, server, status, watch,
+};
 
-const ALL: &str =
-    "/apis/hypercloud.tmaxanc.com/v1alpha1/namespaces/team/virtualmachinevolumerollbacks";
+const NAME: &str = "disk-x7k2p";
 
 /// A rollback of `disk` as the API server has it.
-pub(super) fn rollback(version: &str, status: Value) -> VirtualMachineVolumeRollback {
-    serde_json::from_value(object(version, status)).unwrap()
-}
-
-fn object(version: &str, status: Value) -> Value {
+pub(super) fn object(version: &str, status: Value) -> Value {
     json!({"apiVersion": "hypercloud.tmaxanc.com/v1alpha1",
         "kind": "VirtualMachineVolumeRollback",
-        "metadata": {"name": "disk-x7k2p", "namespace": "team", "uid": "u1",
+        "metadata": {"name": NAME, "namespace": "team", "uid": "u1",
             "resourceVersion": version},
         "spec": {"pvcName": "disk", "volumeSnapshotName": "before"},
         "status": status})
 }
 
-fn status(phase: &str, reason: &str, message: &str) -> Value {
-    json!({"phase": phase, "conditions": [{"type": "Complete", "status": "False",
-        "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
+fn asked() -> VirtualMachineVolumeRollback {
+    resource("disk".into(), "before".into())
 }
 
-fn event(kind: &str, object: Value) -> Value {
-    json!({"type": kind, "object": object})
-}
-
-/// One request that is expected, and its answer: several values are a watch.
-struct Exchange {
-    method: &'static str,
-    watch: bool,
-    code: u16,
-    answer: Vec<Value>,
-}
-
-fn create(code: u16, answer: Value) -> Exchange {
-    Exchange {
-        method: "POST",
-        watch: false,
-        code,
-        answer: vec![answer],
-    }
-}
-
-fn get(code: u16, answer: Value) -> Exchange {
-    Exchange {
-        method: "GET",
-        watch: false,
-        code,
-        answer: vec![answer],
-    }
-}
-
-fn watch(answer: Vec<Value>) -> Exchange {
-    Exchange {
-        method: "GET",
-        watch: true,
-        code: 200,
-        answer,
-    }
-}
-
-fn refusal(code: u16, reason: &str, message: &str) -> Value {
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "reason": reason, "message": message, "code": code})
-}
-
-/// What was told, and what was asked with.
-#[derive(Default)]
-struct Heard {
-    created: Vec<String>,
-    steps: Vec<Step>,
-    done: Vec<Done>,
-}
-
-impl Audience for Heard {
-    fn created(&mut self, namespace: &str, name: &str) {
-        self.created.push(format!("{namespace}/{name}"));
-    }
-
-    fn step(&mut self, step: &Step) {
-        self.steps.push(step.clone());
-    }
-
-    fn done(&mut self, done: &Done) {
-        self.done.push(done.clone());
-    }
-}
-
-/// The exchanges that were not made, and the bodies of those that were.
-type Made = Arc<Mutex<(VecDeque<Exchange>, Vec<Value>)>>;
-
-/// Once the script is at its end, nothing is answered any more.
-fn server(script: Vec<Exchange>) -> (Api<VirtualMachineVolumeRollback>, Made) {
-    let made: Made = Arc::new(Mutex::new((script.into(), Vec::new())));
-    let (service, mut handle) = mock::pair::<Request<Body>, Response<Body>>();
-    let server = Arc::clone(&made);
-    tokio::spawn(async move {
-        let mut unanswered = Vec::new();
-        while let Some((request, send)) = handle.next_request().await {
-            let next = server.lock().unwrap().0.pop_front();
-            let Some(expected) = next else {
-                unanswered.push(send);
-                continue;
-            };
-            let (parts, body) = request.into_parts();
-            let query = parts.uri.query().unwrap_or_default();
-            assert_eq!(parts.method.as_str(), expected.method, "{}", parts.uri);
-            assert_eq!(query.contains("watch=true"), expected.watch, "{query}");
-            assert!(parts.uri.path().starts_with(ALL), "{}", parts.uri);
-            if expected.watch {
-                assert!(query.contains("metadata.name%3Ddisk-x7k2p"), "{query}");
-            }
-            let body = body.collect_bytes().await.unwrap();
-            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-            server.lock().unwrap().1.push(body);
-            let lines = expected.answer.iter().map(|value| format!("{value}\n"));
-            let answer = Response::builder()
-                .status(expected.code)
-                .body(Body::from(lines.collect::<String>().into_bytes()))
-                .unwrap();
-            send.send_response(answer);
-        }
-    });
-    (Api::namespaced(Client::new(service, "team"), "team"), made)
-}
-
-fn order(wait: bool, timeout: Option<Duration>) -> Order {
-    Order {
-        disk: "disk".into(),
-        snapshot: "before".into(),
-        wait,
-        timeout,
-    }
-}
-
-async fn played(script: Vec<Exchange>) -> (Result<(), Failure>, Heard) {
-    let (api, made) = server(script);
-    let mut heard = Heard::default();
-    let never = std::future::pending();
-    let result = carry_out(&api, order(true, None), &mut heard, never).await;
-    assert_eq!(made.lock().unwrap().0.len(), 0, "asked less than expected");
-    (result, heard)
-}
-
-fn failed(result: Result<(), Failure>) -> (u8, String, String) {
-    let failure = result.expect_err("a failure");
-    let reason = failure.reason().to_owned();
-    (failure.exit_code(), reason, failure.to_string())
+async fn played(
+    script: Vec<Exchange>,
+) -> (Result<(), Failure>, Heard<VirtualMachineVolumeRollback>) {
+    crate::cluster::mock::played(NAME, asked(), script).await
 }
 
 #[tokio::test]
@@ -168,20 +39,23 @@ async fn a_rollback_is_made_and_followed_to_its_end() {
         "nodeName": "n1", "bytesTotal": 1000, "bytesDone": 420, "bytesWritten": 7}});
     let mut done = status("Succeeded", "RolledBack", "9 bytes written");
     done["copy"] = json!({"jobId": "u1-0", "nodeName": "n1", "bytesDone": 1000, "bytesWritten": 9});
-    let (api, made) = server(vec![
-        create(201, object("1", json!({}))),
-        watch(vec![
-            event(
-                "MODIFIED",
-                object("2", status("Preparing", "Restoring", "soon")),
-            ),
-            event("MODIFIED", object("3", working)),
-            event("MODIFIED", object("4", done)),
-        ]),
-    ]);
+    let (api, made) = server(
+        NAME,
+        vec![
+            create(201, object("1", json!({}))),
+            watch(vec![
+                event(
+                    "MODIFIED",
+                    object("2", status("Preparing", "Restoring", "soon")),
+                ),
+                event("MODIFIED", object("3", working)),
+                event("MODIFIED", object("4", done)),
+            ]),
+        ],
+    );
     let mut heard = Heard::default();
     let never = std::future::pending();
-    let result = carry_out(&api, order(true, None), &mut heard, never).await;
+    let result = carry_out(&api, asked(), &TO_THE_END, &mut heard, never).await;
     assert!(result.is_ok(), "{result:?}");
     assert_eq!(heard.created, ["team/disk-x7k2p"]);
     let phases: Vec<_> = heard.steps.iter().map(|step| step.phase).collect();
@@ -341,51 +215,34 @@ async fn a_server_that_is_away_for_a_while_ends_nothing() {
 #[tokio::test(start_paused = true)]
 async fn who_stops_waiting_is_told_that_it_goes_on() {
     let script = || vec![create(201, object("1", json!({})))];
-    let (api, _) = server(script());
+    let (api, _) = server(NAME, script());
     let mut heard = Heard::default();
-    let minute = Some(Duration::from_secs(60));
+    let minute = Waiting {
+        wait: true,
+        timeout: Some(Duration::from_secs(60)),
+    };
     let never = std::future::pending();
-    let result = carry_out(&api, order(true, minute), &mut heard, never).await;
+    let result = carry_out(&api, asked(), &minute, &mut heard, never).await;
     let (code, reason, message) = failed(result);
     assert_eq!((code, reason.as_str()), (4, "Timeout"));
     assert!(message.contains("not done within 60s; it goes on in the cluster"));
 
-    let (api, _) = server(script());
+    let (api, _) = server(NAME, script());
     let soon = tokio::time::sleep(Duration::from_secs(5));
-    let result = carry_out(&api, order(true, minute), &mut heard, soon).await;
+    let result = carry_out(&api, asked(), &minute, &mut heard, soon).await;
     let (code, reason, message) = failed(result);
     assert_eq!((code, reason.as_str()), (1, "Stopped"));
     let command = "kubectl get --namespace team virtualmachinevolumerollback disk-x7k2p --watch";
     assert!(message.contains(command), "{message}");
 
-    let (api, made) = server(script());
+    let (api, made) = server(NAME, script());
+    let none = Waiting {
+        wait: false,
+        timeout: None,
+    };
     let never = std::future::pending();
-    let result = carry_out(&api, order(false, None), &mut heard, never).await;
+    let result = carry_out(&api, asked(), &none, &mut heard, never).await;
     assert!(result.is_ok() && made.lock().unwrap().0.is_empty());
-}
-
-#[test]
-fn durations_and_names_are_read_as_kubectl_reads_them() {
-    for (text, seconds) in [("90s", 90), ("5m", 300), ("1h30m", 5400), ("1000ms", 1)] {
-        assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
-    }
-    for text in [
-        "",
-        "5",
-        "m",
-        "0s",
-        "-5m",
-        "5 m",
-        "1.5h",
-        "5x",
-        "99999999999s",
-    ] {
-        assert!(duration(text).is_err(), "{text}");
-    }
-    assert_eq!(object_name("vm-root.disk1").as_deref(), Ok("vm-root.disk1"));
-    for text in ["", "pvc/disk", "Disk", "-disk", "disk.", "a b"] {
-        assert!(object_name(text).is_err(), "{text}");
-    }
 }
 
 #[test]

@@ -10,7 +10,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hypercloud_api::{VirtualMachineImage, VirtualMachinePvc, VirtualMachineVolumeRollback, names};
+use hypercloud_api::{
+    VirtualMachineImage, VirtualMachinePvc, VirtualMachineVolumeExport,
+    VirtualMachineVolumeRollback, names,
+};
 use kube::api::{Api, ListParams};
 use kube::{Client, Error as KubeError, Resource};
 use serde::de::DeserializeOwned;
@@ -57,6 +60,7 @@ pub async fn collect_once(client: &Client, agents: &dyn Agents) -> Result<(), Ku
     let mut owners = uids::<VirtualMachineImage>(client).await?;
     owners.extend(uids::<VirtualMachinePvc>(client).await?);
     owners.extend(uids::<VirtualMachineVolumeRollback>(client).await?);
+    owners.extend(uids::<VirtualMachineVolumeExport>(client).await?);
     for seen in unowned(&jobs, &owners) {
         let (node, job) = (&seen.node, &seen.job.id);
         match agents.cancel(node, job).await {

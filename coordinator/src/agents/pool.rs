@@ -24,10 +24,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-use super::source::Source;
+use super::source::{SignedAddress, Source, Stored};
 use super::table::{Change, Table};
 use super::wire::{self, Missing};
-use super::{AgentError, AgentState, Agents, CopyJob, ImportJob, Job, JobSeen, Probed};
+use super::{
+    AgentError, AgentState, Agents, CopyJob, ExportJob, Failure, ImportJob, Job, JobSeen, Probed,
+};
 
 /// Where each node's agent listens.
 pub type Endpoints = BTreeMap<String, SocketAddr>;
@@ -44,6 +46,8 @@ const QUICK: Duration = Duration::from_secs(10);
 const PROBE: Duration = Duration::from_secs(160);
 /// Probes that are on their way at the same time.
 const PROBES: usize = 32;
+/// Deadline of what is asked of an object store by the way.
+const STORE: Duration = Duration::from_secs(30);
 /// Deadline of a cancellation: the volume is to be closed in it.
 const CANCEL: Duration = Duration::from_secs(30);
 
@@ -239,6 +243,52 @@ impl Agents for Pool {
 
     async fn copy(&self, node: &str, job: &CopyJob) -> Result<Job, AgentError> {
         self.start_job(node, wire::copy_request(job)).await
+    }
+
+    async fn export(
+        &self,
+        node: &str,
+        job: &ExportJob,
+        object: &Stored,
+    ) -> Result<Job, AgentError> {
+        self.start_job(node, wire::export_request(job, object))
+            .await
+    }
+
+    async fn discard(
+        &self,
+        node: &str,
+        object: &Stored,
+        upload_id: &str,
+    ) -> Result<Result<(), Failure>, AgentError> {
+        let mut client = self.client(node)?;
+        let request = proto::DiscardUploadRequest {
+            object: Some(wire::stored(object)),
+            upload_id: upload_id.to_owned(),
+        };
+        let call = Call::new(node, "DiscardUpload", STORE);
+        let answer = call.make(request, |request| async move {
+            client.discard_upload(request).await
+        });
+        Ok(wire::discarded(answer.await?))
+    }
+
+    async fn presign(
+        &self,
+        node: &str,
+        object: &Stored,
+        valid: Duration,
+    ) -> Result<Result<SignedAddress, Failure>, AgentError> {
+        let mut client = self.client(node)?;
+        let request = proto::PresignObjectRequest {
+            object: Some(wire::stored(object)),
+            expires_after_seconds: valid.as_secs(),
+        };
+        let call = Call::new(node, "PresignObject", STORE);
+        let answer = call.make(request, |request| async move {
+            client.presign_object(request).await
+        });
+        call.complete(wire::presigned(answer.await?))
     }
 
     async fn cancel(&self, node: &str, job_id: &str) -> Result<(), AgentError> {

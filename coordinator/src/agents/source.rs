@@ -1,12 +1,13 @@
-//! A source as an agent is asked for it: where it is, and how it is reached.
+//! A source, or an object, as an agent is asked for it: where it is, and how it
+//! is reached.
 //!
 //! Invariant: this is the only form in which the coordinator holds what lets
-//! in at a source. It is made for one call, kept by nobody, and its `Debug`
+//! in there. It is made for one call, kept by nobody, and its `Debug`
 //! shows nothing of it.
 
 use std::fmt;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 /// Where a source is, and how it is reached.
 #[derive(Clone, Debug)]
@@ -36,6 +37,45 @@ pub enum Place {
         /// How requests are signed.
         signing: Signing,
     },
+}
+
+/// An object in an object store, with what lets in there.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Where it is.
+    pub place: ObjectPlace,
+    /// How requests are signed.
+    pub signing: Signing,
+    /// Certificates of authorities to trust beside the public ones, as PEM.
+    pub authorities: Option<String>,
+}
+
+impl From<Stored> for Source {
+    fn from(stored: Stored) -> Self {
+        Self {
+            place: Place::Object {
+                object: stored.place,
+                signing: stored.signing,
+            },
+            authorities: stored.authorities,
+        }
+    }
+}
+
+/// An address that lets in whoever knows it. It is not shown.
+#[derive(Clone, Debug)]
+pub struct SignedAddress(SecretString);
+
+impl SignedAddress {
+    /// An address as an agent signed it.
+    pub fn new(text: String) -> Self {
+        Self(text.into())
+    }
+
+    /// The whole address, for the Secret that it belongs in.
+    pub fn reveal(&self) -> &str {
+        self.0.expose_secret()
+    }
 }
 
 /// Where an object is.

@@ -4,7 +4,8 @@
 //! Invariants: a node counts as synced only once its snapshot is complete,
 //! and the jobs of a snapshot replace the former ones as a whole; progress
 //! alone wakes the owner of a job at most once per [`PROGRESS_INTERVAL`],
-//! while a change of state, or of what it waits for, always does.
+//! while a change of state, of what it waits for, or of what it may have in a
+//! store, always does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -150,6 +151,7 @@ impl Table {
         job.rate = known.meter.rate();
         let tell = known.job.state != job.state
             || known.job.awaiting_access != job.awaiting_access
+            || known.job.upload_id != job.upload_id
             || now.duration_since(known.told) >= PROGRESS_INTERVAL;
         if tell {
             known.told = now;

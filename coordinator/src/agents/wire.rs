@@ -2,15 +2,16 @@
 //!
 //! Invariant: no generated type leaves this module and [`pool`](super::pool).
 
+use hypercloud_api::{ExportCompression, ExportFormat, names};
 use hypercloud_proto::agent::v1 as proto;
 
 use proto::stored_object::Credentials;
 use secrecy::ExposeSecret;
 
-use super::source::{Place, Signing, Source};
+use super::source::{ObjectPlace, Place, SignedAddress, Signing, Source, Stored};
 use super::{
-    CopyJob, CopyVolume, Facts, Failure, ImageFormat, ImportJob, Job, JobState, Packing, Probed,
-    Progress, VolumeKind,
+    CopyJob, ExportJob, ExportedObject, Facts, Failure, ImageFormat, ImportJob, Job, JobState,
+    JobVolume, Packing, Probed, Progress, VolumeKind,
 };
 
 /// Something that the protocol asks for is not there.
@@ -41,18 +42,31 @@ pub(super) fn source(source: &Source) -> proto::Source {
             authorities,
         }),
         Place::Object { object, signing } => {
-            proto::source::Kind::ObjectStore(proto::StoredObject {
-                bucket: object.bucket.clone(),
-                key: object.key.clone(),
-                endpoint: object.endpoint.clone(),
-                region: object.region.clone(),
-                path_style: object.path_style,
-                credentials: Some(credentials(signing)),
-                authorities,
-            })
+            proto::source::Kind::ObjectStore(object_at(object, signing, authorities))
         }
     };
     proto::Source { kind: Some(kind) }
+}
+
+/// An object with what lets in at its store.
+pub(super) fn stored(stored: &Stored) -> proto::StoredObject {
+    object_at(&stored.place, &stored.signing, stored.authorities.clone())
+}
+
+fn object_at(
+    place: &ObjectPlace,
+    signing: &Signing,
+    authorities: Option<String>,
+) -> proto::StoredObject {
+    proto::StoredObject {
+        bucket: place.bucket.clone(),
+        key: place.key.clone(),
+        endpoint: place.endpoint.clone(),
+        region: place.region.clone(),
+        path_style: place.path_style,
+        credentials: Some(credentials(signing)),
+        authorities,
+    }
 }
 
 fn credentials(signing: &Signing) -> Credentials {
@@ -91,11 +105,7 @@ pub(super) fn start_request(job: &ImportJob, from: &Source) -> proto::StartJobRe
 
 /// The request that starts the copy `job`.
 pub(super) fn copy_request(job: &CopyJob) -> proto::StartJobRequest {
-    let volume = |volume: &CopyVolume| proto::PodVolume {
-        pod_uid: job.pod_uid.clone(),
-        volume_name: volume.name.clone(),
-        mode: mode_to(volume.kind).into(),
-    };
+    let volume = |volume| volume_to(&job.pod_uid, volume);
     proto::StartJobRequest {
         job_id: job.id.clone(),
         spec: Some(proto::start_job_request::Spec::Copy(proto::CopySpec {
@@ -103,6 +113,40 @@ pub(super) fn copy_request(job: &CopyJob) -> proto::StartJobRequest {
             target: Some(volume(&job.target)),
             only_differences: job.only_differences,
         })),
+    }
+}
+
+/// The request that starts the export `job` to `object`.
+pub(super) fn export_request(job: &ExportJob, object: &Stored) -> proto::StartJobRequest {
+    let format = match job.format {
+        ExportFormat::Qcow2 => proto::ImageFormat::Qcow2,
+        ExportFormat::Raw => proto::ImageFormat::Raw,
+    };
+    let compression = match job.compression {
+        ExportCompression::None => proto::Compression::None,
+        ExportCompression::Zlib => proto::Compression::Zlib,
+        ExportCompression::Zstd => proto::Compression::Zstd,
+    };
+    proto::StartJobRequest {
+        job_id: job.id.clone(),
+        spec: Some(proto::start_job_request::Spec::Export(proto::ExportSpec {
+            volume: Some(volume_to(&job.pod_uid, &job.volume)),
+            object: Some(stored(object)),
+            format: format.into(),
+            compression: compression.into(),
+            overwrite: job.overwrite,
+            digest: job.digest,
+            // Of all tries.
+            owner: names::parse_job_id(&job.id).map_or_else(String::new, |(uid, _)| uid.to_owned()),
+        })),
+    }
+}
+
+fn volume_to(pod_uid: &str, volume: &JobVolume) -> proto::PodVolume {
+    proto::PodVolume {
+        pod_uid: pod_uid.to_owned(),
+        volume_name: volume.name.clone(),
+        mode: mode_to(volume.kind).into(),
     }
 }
 
@@ -179,6 +223,26 @@ pub(super) fn probed(response: proto::ProbeSourceResponse) -> Result<Probed, Mis
     }
 }
 
+/// How the removal of an upload ended.
+pub(super) fn discarded(response: proto::DiscardUploadResponse) -> Result<(), Failure> {
+    response
+        .failure
+        .map_or(Ok(()), |failure| Err(failure_from(failure)))
+}
+
+/// How the signing of an address ended.
+pub(super) fn presigned(
+    response: proto::PresignObjectResponse,
+) -> Result<Result<SignedAddress, Failure>, Missing> {
+    match response.result {
+        Some(proto::presign_object_response::Result::Url(url)) => Ok(Ok(SignedAddress::new(url))),
+        Some(proto::presign_object_response::Result::Failure(failure)) => {
+            Ok(Err(failure_from(failure)))
+        }
+        None => Err(Missing("a result")),
+    }
+}
+
 /// A job as the agent reports it.
 pub(super) fn job(job: proto::Job) -> Result<Job, Missing> {
     let state = match job.state() {
@@ -205,6 +269,14 @@ pub(super) fn job(job: proto::Job) -> Result<Job, Missing> {
         },
         awaiting_access: job.awaiting_access,
         digest: job.digest,
+        upload_id: job.upload_id,
+        object: job.object.map(|object| ExportedObject {
+            size: object.size,
+            virtual_size: object.virtual_size,
+            etag: object.etag,
+            checksum: object.checksum,
+            address: object.address,
+        }),
         rate: None,
     })
 }

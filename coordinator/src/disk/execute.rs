@@ -12,57 +12,36 @@ use super::build;
 use super::observation::Observation;
 use super::verdict::{Action, NewHolder, Plan, Verdict, tried, waiting};
 use crate::again::{Again, RECHECK};
+use crate::copy;
 use crate::copy::execute::{Learnt, act as act_on_copy};
-use crate::copy::{self};
+use crate::decision::Outcome;
 use crate::holder::Problem;
 use crate::shell::Shell;
+use crate::shell::act::{self, Rules};
 use crate::shell::error::ExecuteError;
 use crate::shell::write::{Creation, Finalizer, created, deleted, exactly, set_finalizer};
 
-/// What came of a plan.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// What holds after its actions.
-    pub verdict: Verdict,
-    /// When to look again.
-    pub again: Again,
-}
-
 /// Does the actions of `plan` in order and answers with what holds after
-/// them. The first failure ends the plan, and so does what has to be waited
-/// for. Only a cancellation that fails keeps nothing else from being done: it
-/// is told of at the end.
+/// them.
 pub async fn execute(
     shell: &Shell,
     seen: &Observation,
     plan: &Plan,
-) -> Result<Outcome, ExecuteError> {
-    let mut outcome = Outcome {
-        verdict: plan.verdict.clone(),
-        again: plan.again,
+) -> Result<Outcome<Verdict>, ExecuteError> {
+    let rules = Rules {
+        is_cancellation: |action| matches!(action, Action::Copy(copy::Action::CancelJob { .. })),
+        again,
     };
-    let mut uncancelled = None;
-    for action in &plan.actions {
-        tracing::debug!(?action, "acting");
-        let learnt = match act(shell, seen, action).await {
-            Ok(Some(learnt)) => learnt,
-            Ok(None) => continue,
-            Err(error) if matches!(action, Action::Copy(copy::Action::CancelJob { .. })) => {
-                uncancelled.get_or_insert(error);
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        let waits = matches!(learnt, Verdict::Waiting { .. });
-        outcome.verdict = learnt;
-        if waits {
-            outcome.again = Again::After(RECHECK);
-            break;
-        }
-    }
-    match uncancelled {
-        Some(error) => Err(error),
-        None => Ok(outcome),
+    act::execute(plan, rules, |action| act(shell, seen, action)).await
+}
+
+/// When to look again after what was learnt; as the plan says where a job is
+/// at work.
+fn again(learnt: &Verdict) -> Option<Again> {
+    match learnt {
+        Verdict::Waiting { .. } => Some(Again::After(RECHECK)),
+        Verdict::Copying { .. } => None,
+        _ => Some(Again::Now),
     }
 }
 
@@ -152,7 +131,7 @@ async fn act_for_copy(
         (Learnt::Told(problem), _) => Some(told(problem)),
         (Learnt::Started(job), copy::Action::StartJob { node, .. }) => Some(Verdict::Copying {
             node: node.clone(),
-            job,
+            job: *job,
         }),
         (Learnt::Started(_), _) => None,
         (Learnt::Refused(failure), _) => {

@@ -318,11 +318,12 @@ impl Look<'_> {
         }
     }
 
-    /// The pods that use a claim, but for those that only copy it elsewhere.
+    /// The pods that use a claim, but for those that only copy it elsewhere or
+    /// export it.
     async fn users(&self, claim: &str) -> Result<Vec<String>, ObserveError> {
         let copies = |pod: &Pod| {
             let uid = pod.labels().get(names::LABEL_DISK_UID);
-            uid.is_some_and(|uid| is_holder(pod, uid))
+            uid.is_some_and(|uid| is_holder(pod, uid)) || users::only_reads(pod, claim)
         };
         users::users(self.client, self.namespace, claim, copies)
             .await

@@ -30,8 +30,8 @@ use super::observation::{ClaimSeen, Observation, Provisioning};
 use super::validate::{Wanted, validate};
 use super::verdict::{Action, NewClaim, Plan, Verdict, failed, waiting};
 use crate::again::{Again, RECHECK, SLOW_RECHECK};
-use crate::copy::retry;
 use crate::image::size::Overhead;
+use crate::work::retry;
 
 /// How often a claim that is being provisioned is looked at: that it is bound
 /// is told by a watch, that its driver does not clone only by Events.
@@ -64,7 +64,7 @@ pub fn plan(seen: &Observation, policy: &Policy, now: Timestamp) -> Plan {
         }
     };
     if !seen.has_finalizer(names::FINALIZER) {
-        return Plan::act(Action::AddFinalizer, Verdict::Keep, Again::Now);
+        return Plan::one(Action::AddFinalizer, Verdict::Keep, Again::Now);
     }
     foreign(seen)
         .or_else(|| arrived(seen, now))
@@ -224,7 +224,7 @@ fn claim<'a>(
     }
     // Another method was found to be needed, or the source grew since.
     let message = format!("replacing the former claim {}", seen.name());
-    Err(Box::new(Plan::act(
+    Err(Box::new(Plan::one(
         delete_claim(claim),
         waiting(DiskPhase::Pending, "ClaimTerminating", message),
         Again::Now,
@@ -249,7 +249,7 @@ fn create_claim(method: DiskMethod, recipe: &Recipe, found: Found<'_>) -> Plan {
         carried: recipe.carried.clone(),
         image_uid: image.map(|image| image.uid.clone()),
     };
-    Plan::act(Action::CreateClaim(claim), Verdict::Keep, Again::Now)
+    Plan::one(Action::CreateClaim(claim), Verdict::Keep, Again::Now)
 }
 
 /// The storage makes the claim's volume by itself.

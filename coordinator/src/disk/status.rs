@@ -3,7 +3,7 @@
 //! Invariant: the same verdict on the same disk gives the same status, so a
 //! reconcile that finds nothing new writes nothing.
 
-use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, reason_word, set};
+use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, set};
 use hypercloud_api::{
     DiskMethod, DiskPhase, DiskSourceStatus, VirtualMachinePvc, VirtualMachinePvcStatus, quantity,
 };
@@ -13,7 +13,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::verdict::Verdict;
 use super::{READY, SIZE_RAISED};
 use crate::agents::{Failure, Job};
-use crate::copy::{retry, status as copy};
+use crate::copy::status as copy;
+use crate::work::retry;
 
 /// The status of `disk` once `verdict` was reached at `now`; `has_claim` says
 /// whether the disk's own claim is there.
@@ -176,12 +177,7 @@ impl Writer<'_> {
         reason: &str,
         message: String,
     ) {
-        let update = ConditionUpdate {
-            type_,
-            status,
-            reason: reason_word(reason),
-            message,
-        };
+        let update = ConditionUpdate::new(type_, status, reason, message);
         set(
             &mut self.status.conditions,
             update,

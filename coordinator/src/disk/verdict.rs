@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use hypercloud_api::{DiskMethod, DiskPhase, DiskSourceStatus, RetryStatus, VolumeMode};
 
-use crate::again::Again;
 use crate::agents::{Failure, Job};
-use crate::copy::{self, retry};
+use crate::copy;
+use crate::work::retry;
 
 /// One thing to do. The executor does it and decides nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,35 +180,7 @@ pub enum Verdict {
 }
 
 /// What to do, what to say, and when to look again.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// To be done in this order; what fails ends the plan.
-    pub actions: Vec<Action>,
-    /// What the status is to say once all is done.
-    pub verdict: Verdict,
-    /// When to look again.
-    pub again: Again,
-}
-
-impl Plan {
-    /// A plan without actions.
-    pub fn say(verdict: Verdict, again: Again) -> Self {
-        Self {
-            actions: Vec::new(),
-            verdict,
-            again,
-        }
-    }
-
-    /// A plan of one action.
-    pub fn act(action: Action, verdict: Verdict, again: Again) -> Self {
-        Self {
-            actions: vec![action],
-            verdict,
-            again,
-        }
-    }
-}
+pub type Plan = crate::decision::Plan<Action, Verdict>;
 
 /// A [`Verdict::Waiting`].
 pub fn waiting(phase: DiskPhase, reason: &str, message: impl Into<String>) -> Verdict {

@@ -7,16 +7,19 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Client;
 use kube::api::{Api, PostParams};
 
-use super::access::read::read;
-use super::access::{Resolved, Scope, references, resolve};
 use super::build;
 use super::observation::Observation;
 use super::retry;
-use super::source::WantedSource;
 use super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
+use crate::access::read::read;
+use crate::access::wanted::WantedSource;
+use crate::access::{Resolved, Scope, references, resolve};
 use crate::again::{Again, RECHECK};
+use crate::agents::source::Source;
 use crate::agents::{AgentError, Agents};
+use crate::decision::Outcome;
 use crate::holder::{HolderTemplate, Problem};
+use crate::shell::act::{self, Rules};
 use crate::shell::error::ExecuteError;
 use crate::shell::write::{Creation, Finalizer, created, deleted, exactly, set_finalizer};
 
@@ -33,53 +36,29 @@ pub struct Hands<'a> {
     pub scope: Scope<'a>,
 }
 
-/// What came of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// What holds after its actions.
-    pub verdict: Verdict,
-    /// When to look again.
-    pub again: Again,
-}
-
 /// Does the actions of `plan` in order and answers with what holds after
-/// them. The first failure ends the plan, and so does what has to be waited
-/// for. Only a cancellation that fails keeps nothing else from being done: it
-/// is told of at the end.
+/// them.
 pub async fn execute(
     hands: Hands<'_>,
     seen: &Observation,
     plan: &Plan,
-) -> Result<Outcome, ExecuteError> {
-    let mut outcome = Outcome {
-        verdict: plan.verdict.clone(),
-        again: plan.again,
+) -> Result<Outcome<Verdict>, ExecuteError> {
+    let rules = Rules {
+        is_cancellation: |action| matches!(action, Action::CancelJob { .. }),
+        again,
     };
-    let mut uncancelled = None;
-    for action in &plan.actions {
-        tracing::debug!(?action, "acting");
-        let learnt = match act(hands, seen, action).await {
-            Ok(Some(learnt)) => learnt,
-            Ok(None) => continue,
-            Err(error) if matches!(action, Action::CancelJob { .. }) => {
-                uncancelled.get_or_insert(error);
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        let waits = matches!(
-            learnt,
-            Verdict::Waiting { .. } | Verdict::Rejected { .. } | Verdict::Keep
-        );
-        outcome.verdict = learnt;
-        if waits {
-            outcome.again = Again::After(RECHECK);
-            break;
+    act::execute(plan, rules, |action| act(hands, seen, action)).await
+}
+
+/// When to look again after what was learnt; as the plan says where a job is
+/// at work.
+fn again(learnt: &Verdict) -> Option<Again> {
+    match learnt {
+        Verdict::Waiting { .. } | Verdict::Rejected { .. } | Verdict::Keep => {
+            Some(Again::After(RECHECK))
         }
-    }
-    match uncancelled {
-        Some(error) => Err(error),
-        None => Ok(outcome),
+        Verdict::Importing { .. } => None,
+        _ => Some(Again::Now),
     }
 }
 
@@ -134,7 +113,7 @@ async fn act(
             if let Some(rejected) = retry::still_rejected(status, secrets) {
                 return Ok(Some(rejected));
             }
-            match hands.agents.probe(node, &reached.source).await {
+            match hands.agents.probe(node, &reached.what).await {
                 Ok(Ok(facts)) => Ok(Some(Verdict::Probed(facts))),
                 Ok(Err(failure)) => Ok(Some(retry::judge_probe(status, &failure, secrets))),
                 Err(AgentError::Late { .. }) => {
@@ -154,7 +133,7 @@ async fn act(
                 Ok(reached) => reached,
                 Err(waits) => return Ok(Some(waits)),
             };
-            match hands.agents.start(node, job, &reached.source).await {
+            match hands.agents.start(node, job, &reached.what).await {
                 Ok(job) => Ok(Some(Verdict::Importing {
                     node: node.clone(),
                     job,
@@ -179,7 +158,7 @@ async fn reach(
     hands: Hands<'_>,
     source: &WantedSource,
     phase: ImagePhase,
-) -> Result<Result<Resolved, Verdict>, ExecuteError> {
+) -> Result<Result<Resolved<Source>, Verdict>, ExecuteError> {
     let objects = read(hands.client, references(source, hands.scope))
         .await
         .map_err(ExecuteError::Access)?;

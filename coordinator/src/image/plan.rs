@@ -23,12 +23,12 @@ use hypercloud_api::conditions::{ConditionStatus, find};
 use hypercloud_api::{ImagePhase, SourceStatus, names};
 use k8s_openapi::jiff::Timestamp;
 
-use super::access::{DefaultStore, Scope};
 use super::observation::{ClaimSeen, Observation, StorageClassSeen};
 use super::retry;
 use super::size::{self, Demand, Overhead};
 use super::validate::{Wanted, validate};
 use super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
+use crate::access::{DefaultStore, Scope};
 use crate::again::{Again, RECHECK, SLOW_RECHECK};
 use crate::agents::{Facts, ImageFormat, Packing};
 use crate::backoff;
@@ -71,7 +71,7 @@ pub fn plan(seen: &Observation, policy: &Policy, now: Timestamp) -> Plan {
         }
     };
     if !seen.has_finalizer(names::FINALIZER) {
-        return Plan::act(Action::AddFinalizer, Verdict::Keep, Again::Now);
+        return Plan::one(Action::AddFinalizer, Verdict::Keep, Again::Now);
     }
     if let Some(plan) = foreign_claim(seen) {
         return plan;
@@ -248,7 +248,7 @@ fn probe(seen: &Observation, wanted: &Wanted) -> Plan {
         let verdict = waiting(ImagePhase::Pending, "Probing", "looking at the source");
         return Plan::say(verdict, Again::Now);
     }
-    Plan::act(
+    Plan::one(
         Action::Probe {
             node: node.clone(),
             source: wanted.source.clone(),
@@ -295,7 +295,7 @@ fn claim<'a>(
     if claim.lost || too_small {
         // Its volume went away, or the source grew since the claim was made.
         let message = format!("replacing the former claim {name}");
-        let plan = Plan::act(
+        let plan = Plan::one(
             Action::DeleteClaim {
                 uid: claim.uid.clone(),
             },
@@ -326,7 +326,7 @@ fn create_claim(seen: &Observation, size: u64) -> Plan {
                 "CreatingClaim",
                 "the image's claim is being made",
             );
-            return Plan::act(Action::CreateClaim { size }, verdict, Again::Now);
+            return Plan::one(Action::CreateClaim { size }, verdict, Again::Now);
         }
         StorageClassSeen::Missing(name) => {
             format!("the StorageClass {name} does not exist: create it, and the import goes on")

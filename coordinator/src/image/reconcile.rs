@@ -1,8 +1,6 @@
 //! One reconcile of one image: the shell around observe, plan, execute and
 //! status. It moves values between them and decides nothing.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::Action as Requeue;
 
@@ -16,7 +14,7 @@ use super::verdict::Verdict;
 use crate::shell::Shell;
 use crate::shell::error::ReconcileError;
 use crate::shell::report::{self, Report};
-use crate::shell::requeue::{ROUNDS, requeue};
+use crate::shell::requeue::{Round, rounds};
 
 /// What the reconciles of images share.
 pub struct Context {
@@ -34,9 +32,9 @@ pub async fn reconcile(
 ) -> Result<Requeue, ReconcileError> {
     let shell = &context.shell;
     let agents = shell.agents.as_ref();
-    for _ in 0..ROUNDS {
+    rounds(|| async {
         let Some(seen) = observe(&shell.client, agents, namespace, name).await? else {
-            return Ok(Requeue::await_change());
+            return Ok(None);
         };
         let plan = plan(&seen, &context.policy, Timestamp::now());
         let hands = Hands {
@@ -47,11 +45,12 @@ pub async fn reconcile(
         };
         let outcome = execute(hands, &seen, &plan).await?;
         report(shell, &seen, &outcome.verdict).await?;
-        if let Some(requeue) = requeue(outcome.again, seen.uid()) {
-            return Ok(requeue);
-        }
-    }
-    Ok(Requeue::requeue(Duration::ZERO))
+        Ok(Some(Round {
+            again: outcome.again,
+            uid: seen.uid().to_owned(),
+        }))
+    })
+    .await
 }
 
 /// Writes the status that follows from `verdict`.

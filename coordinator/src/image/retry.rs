@@ -6,8 +6,8 @@ use hypercloud_api::VirtualMachineImageStatus;
 use hypercloud_api::conditions::find;
 
 use super::SOURCE_VERIFIED;
-use super::access::DEFAULT_STORE;
 use super::verdict::{TryFailure, Verdict};
+use crate::access::rejection::{REJECTED, Words, is_doubted, is_rejection, remedy};
 use crate::agents::Failure;
 use crate::backoff::Backoff;
 
@@ -42,29 +42,12 @@ pub fn another(status: Option<&VirtualMachineImageStatus>, failure: TryFailure) 
     }
 }
 
-/// Reasons of a source that does not let in.
-const REJECTIONS: [&str; 8] = [
-    "AccessDenied",
-    "CredentialsRequired",
-    "Forbidden",
-    "InvalidToken",
-    "KeysExpired",
-    "SignatureDoesNotMatch",
-    "Unauthorized",
-    "UnknownAccessKey",
-];
-
-/// Those of them that servers also give when nothing is wrong with what was
-/// shown: while they are overloaded, or do not know a new key yet. No account
-/// is locked out for asking again; for a wrong password it may be.
-const DOUBTFUL: [&str; 3] = ["AccessDenied", "Forbidden", "UnknownAccessKey"];
-
-/// Tries that fail before a doubtful rejection is believed; the last two of
-/// them have to be rejections.
-const DOUBTS: i32 = 3;
-
-/// Reason of a source that is not asked again before its Secret changes.
-pub const REJECTED: &str = "CredentialsRejected";
+/// What was not let in, in words.
+const WORDS: Words = Words {
+    work: "import",
+    resource: "image",
+    field: "source.secretRef",
+};
 
 /// The verdict on a probe that failed. Where the `secrets` that went with it
 /// were not accepted, another one may be: it is waited for, because asking
@@ -74,10 +57,11 @@ pub fn judge_probe(
     failure: &Failure,
     secrets: &[String],
 ) -> Verdict {
-    if secrets.is_empty() || !REJECTIONS.contains(&failure.reason.as_str()) {
+    if secrets.is_empty() || !is_rejection(failure) {
         return judge(status, failure, true);
     }
-    if is_doubted(status, failure) {
+    let retry = status.and_then(|status| status.retry.as_ref());
+    if is_doubted(retry, failure, MAX_FAILURES) {
         return Verdict::TryFailed(TryFailure {
             reason: failure.reason.clone(),
             message: failure.message.clone(),
@@ -86,36 +70,9 @@ pub fn judge_probe(
     }
     Verdict::Rejected {
         reason: REJECTED.to_owned(),
-        message: format!("{}; {}", failure.message, remedy(secrets)),
+        message: format!("{}; {}", failure.message, remedy(secrets, WORDS)),
         secrets: secrets.to_vec(),
     }
-}
-
-/// Whether a rejection may have been the server's mistake.
-fn is_doubted(status: Option<&VirtualMachineImageStatus>, failure: &Failure) -> bool {
-    let retry = status.and_then(|status| status.retry.as_ref());
-    let twice = retry.is_some_and(|retry| REJECTIONS.contains(&retry.last_reason.as_str()));
-    let tries = failures(status) + 1;
-    DOUBTFUL.contains(&failure.reason.as_str())
-        && !(twice && tries >= DOUBTS)
-        && tries < MAX_FAILURES
-}
-
-/// What to do about `secrets`, as `name@version`, that are not accepted.
-fn remedy(secrets: &[String]) -> String {
-    let names: Vec<&str> = secrets
-        .iter()
-        .map(|secret| secret.split('@').next().unwrap_or_default())
-        .collect();
-    if names.contains(&DEFAULT_STORE) {
-        return format!(
-            "have the keys of {DEFAULT_STORE} changed, and the import goes on, or make another image with a source.secretRef"
-        );
-    }
-    format!(
-        "change the Secret {}, and the import goes on; where the server was put right, delete the image and apply it again",
-        names.join(" or ")
-    )
 }
 
 /// What people are told of a source that is not asked again, where that is so.
@@ -155,7 +112,7 @@ pub fn judge_job(
     failure: &Failure,
     guarded: bool,
 ) -> Verdict {
-    if !guarded || !REJECTIONS.contains(&failure.reason.as_str()) {
+    if !guarded || !is_rejection(failure) {
         return judge(status, failure, false);
     }
     let failure = TryFailure {
@@ -197,6 +154,7 @@ mod tests {
     use hypercloud_api::RetryStatus;
 
     use super::*;
+    use crate::access::DEFAULT_STORE;
 
     fn after(failures: i32, last_reason: &str) -> VirtualMachineImageStatus {
         VirtualMachineImageStatus {

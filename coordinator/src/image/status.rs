@@ -3,7 +3,7 @@
 //! Invariant: the same verdict on the same image gives the same status, so a
 //! reconcile that finds nothing new writes nothing.
 
-use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, find, reason_word, set};
+use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, find, set};
 use hypercloud_api::{
     ImagePhase, RetryStatus, SourceStatus, TransferStatus, VirtualMachineImage,
     VirtualMachineImageStatus, names, quantity,
@@ -265,12 +265,7 @@ impl Writer<'_> {
         reason: &str,
         message: String,
     ) {
-        let update = ConditionUpdate {
-            type_,
-            status,
-            reason: reason_word(reason),
-            message,
-        };
+        let update = ConditionUpdate::new(type_, status, reason, message);
         set(
             &mut self.status.conditions,
             update,

@@ -5,7 +5,8 @@
 
 use hypercloud_api::{DeclaredFormat, VirtualMachineImageSpec, VolumeMode, quantity};
 
-use super::source::{self, WantedSource};
+use super::source;
+use crate::access::wanted::{Unfit, WantedSource};
 use crate::agents::ImageFormat;
 
 /// A specification that can be carried out.
@@ -31,31 +32,15 @@ pub enum Invalid {
     /// No source is set, or two are.
     #[error("exactly one of source.http and source.objectStore has to be set")]
     SourceMissing,
-    /// Nothing says where the object is.
-    #[error("source.objectStore names neither a bucket nor an ObjectBucketClaim")]
-    BucketMissing,
-    /// The address is not one.
-    #[error("source.{field} is not an http:// or https:// URL: {problem}")]
-    SourceUrl {
-        /// Where it stands.
-        field: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
+    /// It names nothing that could be reached.
+    #[error("source: {0}")]
+    Unfit(#[from] Unfit),
     /// A header that no image may set.
     #[error(
         "source.headers: {name} is the transfer's own, or of one connection only: leave it out"
     )]
     Header {
         /// Its name.
-        name: String,
-    },
-    /// The name of a Secret or ConfigMap is none.
-    #[error(
-        "source names a Secret, ConfigMap or ObjectBucketClaim {name:?}, which cannot be a name"
-    )]
-    ReferenceName {
-        /// What was named.
         name: String,
     },
     /// The checksum is not one.
@@ -73,12 +58,9 @@ impl Invalid {
     /// The kind of problem in one word.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::SourceMissing
-            | Self::BucketMissing
-            | Self::SourceUrl { .. }
-            | Self::Header { .. }
-            | Self::ReferenceName { .. }
-            | Self::Checksum => "SourceInvalid",
+            Self::SourceMissing | Self::Unfit(_) | Self::Header { .. } | Self::Checksum => {
+                "SourceInvalid"
+            }
             Self::Storage { .. } => "StorageInvalid",
         }
     }
@@ -123,8 +105,8 @@ fn is_checksum(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::{WantedObject, WantedPlace};
     use super::*;
+    use crate::access::wanted::{WantedObject, WantedPlace};
     use crate::agents::source::SourceUrl;
     use hypercloud_api::{
         BucketClaimReference, CaReference, Header, ImageClaim, ImageSource, SecretReference,

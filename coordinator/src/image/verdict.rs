@@ -3,8 +3,7 @@
 
 use hypercloud_api::ImagePhase;
 
-use super::source::WantedSource;
-use crate::again::Again;
+use crate::access::wanted::WantedSource;
 use crate::agents::{Facts, ImportJob, Job};
 
 /// One thing to do. The executor does it and decides nothing.
@@ -132,35 +131,7 @@ pub struct TryFailure {
 }
 
 /// What to do, what to say, and when to look again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// To be done in this order; what fails ends the plan.
-    pub actions: Vec<Action>,
-    /// What the status is to say once all is done.
-    pub verdict: Verdict,
-    /// When to look again.
-    pub again: Again,
-}
-
-impl Plan {
-    /// A plan without actions.
-    pub fn say(verdict: Verdict, again: Again) -> Self {
-        Self {
-            actions: Vec::new(),
-            verdict,
-            again,
-        }
-    }
-
-    /// A plan of one action.
-    pub fn act(action: Action, verdict: Verdict, again: Again) -> Self {
-        Self {
-            actions: vec![action],
-            verdict,
-            again,
-        }
-    }
-}
+pub type Plan = crate::decision::Plan<Action, Verdict>;
 
 /// A [`Verdict::Waiting`].
 pub fn waiting(phase: ImagePhase, reason: &str, message: impl Into<String>) -> Verdict {

@@ -13,56 +13,34 @@ use super::verdict::{Action, Plan, Verdict, waiting};
 use crate::again::{Again, RECHECK};
 use crate::copy;
 use crate::copy::execute::{Learnt, act as act_copy};
+use crate::decision::Outcome;
 use crate::holder::Problem;
 use crate::shell::Shell;
+use crate::shell::act::{self, Rules};
 use crate::shell::error::ExecuteError;
 use crate::shell::write::{Creation, Finalizer, created, deleted, exactly, set_finalizer};
 
-/// What came of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// What holds after its actions.
-    pub verdict: Verdict,
-    /// When to look again.
-    pub again: Again,
-}
-
 /// Does the actions of `plan` in order and answers with what holds after
-/// them. The first failure ends the plan, and so does what has to be waited
-/// for. Only a cancellation that fails keeps nothing else from being done: it
-/// is told of at the end.
+/// them.
 pub async fn execute(
     shell: &Shell,
     seen: &Observation,
     plan: &Plan,
-) -> Result<Outcome, ExecuteError> {
-    let mut outcome = Outcome {
-        verdict: plan.verdict.clone(),
-        again: plan.again,
+) -> Result<Outcome<Verdict>, ExecuteError> {
+    let rules = Rules {
+        is_cancellation: |action| matches!(action, Action::Copy(copy::Action::CancelJob { .. })),
+        again,
     };
-    let mut uncancelled = None;
-    for action in &plan.actions {
-        tracing::debug!(?action, "acting");
-        let learnt = match act(shell, seen, action).await {
-            Ok(Some(learnt)) => learnt,
-            Ok(None) => continue,
-            Err(error) if matches!(action, Action::Copy(copy::Action::CancelJob { .. })) => {
-                uncancelled.get_or_insert(error);
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        outcome.again = match learnt {
-            Verdict::Waiting { .. } => Again::After(RECHECK),
-            Verdict::Writing { .. } => plan.again,
-            _ => Again::Now,
-        };
-        outcome.verdict = learnt;
-        break;
-    }
-    match uncancelled {
-        Some(error) => Err(error),
-        None => Ok(outcome),
+    act::execute(plan, rules, |action| act(shell, seen, action)).await
+}
+
+/// When to look again after what was learnt; as the plan says where a job is
+/// at work.
+fn again(learnt: &Verdict) -> Option<Again> {
+    match learnt {
+        Verdict::Waiting { .. } => Some(Again::After(RECHECK)),
+        Verdict::Writing { .. } => None,
+        _ => Some(Again::Now),
     }
 }
 
@@ -107,7 +85,7 @@ async fn act(
                 Learnt::Started(job) => {
                     let node = seen.copy().map(|copy| copy.node_name.clone());
                     let node = node.unwrap_or_default();
-                    Some(Verdict::Writing { node, job })
+                    Some(Verdict::Writing { node, job: *job })
                 }
                 Learnt::Refused(failure) => Some(refused(seen, failure)),
             })

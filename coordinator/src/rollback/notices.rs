@@ -8,8 +8,8 @@ use hypercloud_api::conditions::find;
 use hypercloud_api::{RollbackPhase, VirtualMachineVolumeRollbackStatus};
 
 use super::COMPLETE;
-use crate::copy::retry::failures;
 use crate::shell::report::Notice;
+use crate::work::retry::failures;
 
 /// Reasons of the `Complete` condition that stop the rollback until someone
 /// acts.

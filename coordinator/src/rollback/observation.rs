@@ -3,12 +3,12 @@
 
 use hypercloud_api::{
     CopyStatus, RollbackPhase, VirtualMachineVolumeRollback, VirtualMachineVolumeRollbackStatus,
-    VolumeMode, names,
+    names,
 };
-use k8s_openapi::jiff::Timestamp;
 
 use crate::agents::AgentsSeen;
-use crate::holder::{HolderSeen, Problem};
+use crate::holder::HolderSeen;
+pub use crate::volume::claim::{RestoredSeen, TargetSeen};
 use crate::volume::snapshot::SnapshotSeen;
 
 /// Everything that deciding about one rollback needs.
@@ -30,58 +30,6 @@ pub struct Observation {
     pub before: Option<String>,
     /// The agents and what they do for the rollback.
     pub agents: AgentsSeen,
-}
-
-/// The claim whose volume is put back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TargetSeen {
-    /// UID of the claim.
-    pub uid: String,
-    /// Whether it is being deleted.
-    pub deleting: bool,
-    /// Whether its volume is gone for good.
-    pub lost: bool,
-    /// Name of its volume, once bound.
-    pub volume_name: Option<String>,
-    /// Its volume as the CSI driver calls it, where it is known.
-    pub volume_handle: Option<String>,
-    /// Its storage class.
-    pub storage_class: Option<String>,
-    /// How its volume is presented.
-    pub mode: VolumeMode,
-    /// How its volume may be attached, as the API spells it.
-    pub access_modes: Vec<String>,
-    /// Size of its volume, in bytes.
-    pub capacity: u64,
-    /// The only nodes that its volume can be attached to, where a volume of
-    /// its class is made without regard to who needs it; none where any node
-    /// will do, or where the scheduler sees to it.
-    pub nodes: Option<Vec<String>>,
-}
-
-impl TargetSeen {
-    /// Whether several nodes may have its volume attached.
-    pub fn many_nodes(&self) -> bool {
-        let many = |mode: &String| !mode.starts_with("ReadWriteOnce");
-        self.access_modes.iter().any(many)
-    }
-}
-
-/// The claim that the snapshot is restored to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RestoredSeen {
-    /// UID of the claim.
-    pub uid: String,
-    /// When it was made.
-    pub since: Option<Timestamp>,
-    /// Since when it is being deleted.
-    pub deleting_since: Option<Timestamp>,
-    /// Whether its volume is gone for good.
-    pub lost: bool,
-    /// Name of its volume, once bound.
-    pub volume_name: Option<String>,
-    /// Why it is not bound, where something says so.
-    pub problem: Option<Problem>,
 }
 
 impl Observation {

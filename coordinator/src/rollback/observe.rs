@@ -4,7 +4,7 @@
 //! cache: a plan made on a stale status could take a step twice, and one made
 //! on stale pods could write under their feet.
 
-use hypercloud_api::{RollbackPhase, VirtualMachineVolumeRollback, VolumeMode, names, quantity};
+use hypercloud_api::{RollbackPhase, VirtualMachineVolumeRollback, names};
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::Timestamp;
@@ -17,7 +17,7 @@ use crate::holder::HolderSeen;
 use crate::holder::observe::{self as holder, Owner};
 use crate::holder::read::{is_old, warning};
 use crate::shell::error::ObserveError;
-use crate::volume::{snapshot, topology, users};
+use crate::volume::{claim, snapshot, topology, users};
 
 /// What there is around the rollback `namespace/name`; `None` where the
 /// rollback itself is gone.
@@ -122,7 +122,7 @@ async fn target(
 ) -> Result<Option<TargetSeen>, ObserveError> {
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let claim = claims.get_opt(name).await.map_err(reading("the claim"))?;
-    let Some(mut target) = claim.as_ref().map(read_target) else {
+    let Some(mut target) = claim.as_ref().map(claim::target) else {
         return Ok(None);
     };
     if let Some(volume) = &target.volume_name {
@@ -132,9 +132,9 @@ async fn target(
         if let Some(volume) = &volume {
             target.nodes = nodes(client, &target, volume).await?;
         }
-        target.volume_handle = volume
-            .and_then(|volume| volume.spec?.csi)
-            .map(|csi| csi.volume_handle);
+        let csi = volume.and_then(|volume| volume.spec?.csi);
+        target.driver = csi.as_ref().map(|csi| csi.driver.clone());
+        target.volume_handle = csi.map(|csi| csi.volume_handle);
     }
     Ok(Some(target))
 }
@@ -163,34 +163,6 @@ async fn nodes(
     Ok(Some(topology::matching(selector, &list.items)))
 }
 
-fn read_target(claim: &PersistentVolumeClaim) -> TargetSeen {
-    let spec = claim.spec.as_ref();
-    let status = claim.status.as_ref();
-    let phase = status.and_then(|status| status.phase.as_deref());
-    let mode = spec.and_then(|spec| spec.volume_mode.as_deref());
-    TargetSeen {
-        uid: claim.uid().unwrap_or_default(),
-        deleting: claim.metadata.deletion_timestamp.is_some(),
-        lost: phase == Some("Lost"),
-        volume_name: bound_volume(claim),
-        volume_handle: None,
-        storage_class: spec.and_then(|spec| spec.storage_class_name.clone()),
-        // Kubernetes' own default.
-        mode: match mode {
-            Some("Block") => VolumeMode::Block,
-            _ => VolumeMode::Filesystem,
-        },
-        access_modes: spec
-            .and_then(|spec| spec.access_modes.clone())
-            .unwrap_or_default(),
-        capacity: status
-            .and_then(|status| status.capacity.as_ref()?.get("storage"))
-            .and_then(|storage| quantity::bytes(storage).ok())
-            .unwrap_or(0),
-        nodes: None,
-    }
-}
-
 /// The claim that the snapshot is restored to.
 async fn restored(
     client: &Client,
@@ -200,26 +172,7 @@ async fn restored(
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let claim = claims.get_opt(&names::restored_claim(uid)).await;
     let claim = claim.map_err(reading("the restored claim"))?;
-    Ok(claim.map(|claim| {
-        let meta = &claim.metadata;
-        let status = claim.status.as_ref();
-        RestoredSeen {
-            uid: meta.uid.clone().unwrap_or_default(),
-            since: meta.creation_timestamp.as_ref().map(|time| time.0),
-            deleting_since: meta.deletion_timestamp.as_ref().map(|time| time.0),
-            lost: status.and_then(|status| status.phase.as_deref()) == Some("Lost"),
-            volume_name: bound_volume(&claim),
-            problem: None,
-        }
-    }))
-}
-
-/// Name of a claim's volume. The binder names it before the claim is Bound:
-/// then it is not to be used yet.
-fn bound_volume(claim: &PersistentVolumeClaim) -> Option<String> {
-    let phase = claim.status.as_ref()?.phase.as_deref();
-    let volume = claim.spec.as_ref()?.volume_name.clone();
-    volume.filter(|_| phase == Some("Bound"))
+    Ok(claim.as_ref().map(claim::restored))
 }
 
 /// Why nothing moves, where only Events tell.

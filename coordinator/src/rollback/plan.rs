@@ -17,7 +17,6 @@ mod hopeless;
 #[cfg(test)]
 mod tests;
 
-pub(super) use entry::pods;
 use hypercloud_api::conditions::{ConditionStatus, find};
 use hypercloud_api::{RollbackPhase, names};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -28,7 +27,9 @@ use super::observation::{Observation, RestoredSeen, TargetSeen};
 use super::verdict::{Action, Plan, Verdict, failed, waiting};
 use crate::again::{Again, RECHECK};
 use crate::agents::{Failure, Job};
-use crate::copy::{self, Step, Task, VolumeSeen, leftovers, retry};
+use crate::copy::{self, Step, Task, VolumeSeen};
+use crate::volume::users::in_words;
+use crate::work::{self, leftovers, retry};
 
 /// How long after the phase became RollingBack it is relied upon: the API
 /// servers' admission goes by caches, which are behind by far less.
@@ -178,7 +179,7 @@ fn go_on(seen: &Observation, target: &TargetSeen, restored: &RestoredSeen, now: 
     };
     let phase = present(seen);
     let step = copy::step(&task, now);
-    if matches!(step, Step::Copying { .. } | Step::Completed(_)) && !seen.users.is_empty() {
+    if matches!(step, Step::Working { .. } | Step::Completed(_)) && !seen.users.is_empty() {
         return slipped_in(seen);
     }
     match step {
@@ -206,7 +207,7 @@ fn go_on(seen: &Observation, target: &TargetSeen, restored: &RestoredSeen, now: 
             now,
         ),
         Step::Start { node, job } => start(seen, node, job),
-        Step::Copying { node, job } => Plan::say(Verdict::Writing { node, job }, Again::OnChange),
+        Step::Working { node, job } => Plan::say(Verdict::Writing { node, job }, Again::OnChange),
         Step::Completed(job) => Plan::say(Verdict::Completed(job), Again::Now),
         // Not before the job completed.
         Step::Release(_) | Step::Done => Plan::say(Verdict::Keep, Again::After(RECHECK)),
@@ -217,7 +218,7 @@ fn go_on(seen: &Observation, target: &TargetSeen, restored: &RestoredSeen, now: 
 /// The job succeeded: what has the volume goes, then what it was restored
 /// from, and that was it.
 fn finish(seen: &Observation, now: Timestamp) -> Plan {
-    let step = copy::plan::release(&seen.holders, &seen.agents, now);
+    let step: Step = work::plan::release(&seen.holders, &seen.agents, now);
     match step {
         Step::Release(actions) => Plan::act(actions.into_iter().map(Action::Copy), Verdict::Keep),
         Step::Wait { reason, message } => {
@@ -268,7 +269,7 @@ fn start(seen: &Observation, node: String, job: crate::agents::CopyJob) -> Plan 
     let message = format!(
         "the claim {} is in use by {}, though its rollback has begun: stop what uses it, and the rollback goes on",
         pvc(seen),
-        pods(&seen.users)
+        in_words(&seen.users)
     );
     let verdict = waiting(RollbackPhase::RollingBack, "VolumeInUse", message);
     Plan::say(verdict, Again::After(SOON))
@@ -280,7 +281,7 @@ fn start(seen: &Observation, node: String, job: crate::agents::CopyJob) -> Plan 
 fn slipped_in(seen: &Observation) -> Plan {
     let message = format!(
         "{} came to use the claim {} while it was rolled back: stop what uses it, and all of the volume is compared again",
-        pods(&seen.users),
+        in_words(&seen.users),
         pvc(seen)
     );
     let failure = Failure {

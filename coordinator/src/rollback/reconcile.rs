@@ -1,8 +1,6 @@
 //! One reconcile of one rollback: the shell around observe, plan, execute and
 //! status. It moves values between them and decides nothing.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::controller::Action as Requeue;
 
@@ -16,7 +14,7 @@ use super::verdict::Verdict;
 use crate::shell::Shell;
 use crate::shell::error::ReconcileError;
 use crate::shell::report::{self, Report};
-use crate::shell::requeue::{ROUNDS, requeue};
+use crate::shell::requeue::{Round, rounds};
 
 /// Takes the rollback `namespace/name` as far as it goes now.
 pub async fn reconcile(
@@ -24,19 +22,20 @@ pub async fn reconcile(
     namespace: &str,
     name: &str,
 ) -> Result<Requeue, ReconcileError> {
-    for _ in 0..ROUNDS {
+    rounds(|| async {
         let observed = observe(&shell.client, shell.agents.as_ref(), namespace, name).await?;
         let Some(seen) = observed else {
-            return Ok(Requeue::await_change());
+            return Ok(None);
         };
         let plan = plan(&seen, Timestamp::now());
         let outcome = execute(shell, &seen, &plan).await?;
         report(shell, &seen, &outcome.verdict).await?;
-        if let Some(requeue) = requeue(outcome.again, seen.uid()) {
-            return Ok(requeue);
-        }
-    }
-    Ok(Requeue::requeue(Duration::ZERO))
+        Ok(Some(Round {
+            again: outcome.again,
+            uid: seen.uid().to_owned(),
+        }))
+    })
+    .await
 }
 
 /// Writes the status that follows from `verdict`.

@@ -3,18 +3,19 @@
 //! Invariant: the same verdict on the same rollback gives the same status, so
 //! a reconcile that finds nothing new writes nothing.
 
-use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, find, reason_word, set};
+use hypercloud_api::conditions::{ConditionStatus, ConditionUpdate, find, set};
 use hypercloud_api::{
     RollbackPhase, VirtualMachineVolumeRollback, VirtualMachineVolumeRollbackStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::plan::pods;
 use super::verdict::Verdict;
 use super::{CLOSED, COMPLETE};
 use crate::agents::{Failure, Job};
-use crate::copy::{retry, status as copies};
+use crate::copy::status as copies;
+use crate::volume::users::in_words;
+use crate::work::retry;
 
 /// The status of `rollback` once `verdict` was reached at `now`.
 pub fn next(
@@ -64,7 +65,7 @@ impl Writer<'_> {
                 let message = format!(
                     "the claim {} is in use by {}: stop what uses it, and the rollback begins",
                     self.claim,
-                    pods(names)
+                    in_words(names)
                 );
                 self.incomplete(RollbackPhase::Pending, "VolumeInUse", message);
             }
@@ -194,12 +195,7 @@ impl Writer<'_> {
         reason: &str,
         message: String,
     ) {
-        let update = ConditionUpdate {
-            type_,
-            status,
-            reason: reason_word(reason),
-            message,
-        };
+        let update = ConditionUpdate::new(type_, status, reason, message);
         let conditions = &mut self.status.conditions;
         set(conditions, update, self.generation, &self.now);
     }

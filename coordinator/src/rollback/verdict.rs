@@ -3,7 +3,6 @@
 
 use hypercloud_api::RollbackPhase;
 
-use crate::again::Again;
 use crate::agents::{Failure, Job};
 use crate::copy;
 
@@ -96,35 +95,7 @@ pub enum Verdict {
 }
 
 /// What to do, what to say, and when to look again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// To be done in this order; what fails ends the plan.
-    pub actions: Vec<Action>,
-    /// What the status is to say once all is done.
-    pub verdict: Verdict,
-    /// When to look again.
-    pub again: Again,
-}
-
-impl Plan {
-    /// A plan without actions.
-    pub fn say(verdict: Verdict, again: Again) -> Self {
-        Self {
-            actions: Vec::new(),
-            verdict,
-            again,
-        }
-    }
-
-    /// A plan of these actions, after which it is looked again at once.
-    pub fn act(actions: impl IntoIterator<Item = Action>, verdict: Verdict) -> Self {
-        Self {
-            actions: actions.into_iter().collect(),
-            verdict,
-            again: Again::Now,
-        }
-    }
-}
+pub type Plan = crate::decision::Plan<Action, Verdict>;
 
 /// A [`Verdict::Waiting`].
 pub fn waiting(phase: RollbackPhase, reason: &str, message: impl Into<String>) -> Verdict {

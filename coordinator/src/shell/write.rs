@@ -127,6 +127,18 @@ impl Creation {
         refused: "ClaimRefused",
         conflict: "ClaimConflict",
     };
+    /// A snapshot.
+    pub const SNAPSHOT: Self = Self {
+        what: "create the snapshot",
+        refused: "SnapshotRefused",
+        conflict: "SnapshotConflict",
+    };
+    /// A Secret.
+    pub const SECRET: Self = Self {
+        what: "create the Secret",
+        refused: "SecretRefused",
+        conflict: "SecretConflict",
+    };
     /// A holder pod.
     pub const HOLDER: Self = Self {
         what: "create the holder pod",

@@ -3,7 +3,8 @@
 
 use hypercloud_api::quantity;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Client, Error as KubeError};
 use serde_json::Value;
 
@@ -22,6 +23,8 @@ pub struct SnapshotSeen {
     pub claim: Option<String>,
     /// Whether a volume can be made from it.
     pub ready: bool,
+    /// When it was taken, where its driver says so.
+    pub taken: Option<Timestamp>,
     /// What its driver complains of.
     pub problem: Option<String>,
     /// Least size of a volume made from it, in bytes, where it is known.
@@ -46,8 +49,58 @@ pub fn snapshots() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", "VolumeSnapshot"))
 }
 
+/// A VolumeSnapshotClass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassSeen {
+    /// Name of the class.
+    pub name: String,
+    /// CSI driver that it is of.
+    pub driver: String,
+    /// Whether it is marked as its driver's default.
+    pub is_default: bool,
+    /// Whether what a snapshot takes stays when the snapshot is deleted.
+    pub retains: bool,
+}
+
+/// Every VolumeSnapshotClass, by name; none where their type is not installed.
+pub async fn classes(client: &Client) -> Result<Vec<ClassSeen>, KubeError> {
+    let kind = GroupVersionKind::gvk(GROUP, "v1", "VolumeSnapshotClass");
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let list = match api.list(&ListParams::default()).await {
+        Err(KubeError::Api(status)) if status.is_not_found() => return Ok(Vec::new()),
+        list => list?,
+    };
+    let mut classes: Vec<ClassSeen> = list.iter().map(class).collect();
+    classes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(classes)
+}
+
+fn class(object: &DynamicObject) -> ClassSeen {
+    const DEFAULT: &str = "snapshot.storage.kubernetes.io/is-default-class";
+    let annotations = object.metadata.annotations.as_ref();
+    let marked = annotations.and_then(|annotations| annotations.get(DEFAULT));
+    ClassSeen {
+        name: object.metadata.name.clone().unwrap_or_default(),
+        // Beside the type, not in a specification.
+        driver: text(&object.data, &["driver"]).unwrap_or_default(),
+        is_default: marked.is_some_and(|marked| marked == "true"),
+        retains: text(&object.data, &["deletionPolicy"]).as_deref() == Some("Retain"),
+    }
+}
+
 fn contents() -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", "VolumeSnapshotContent"))
+}
+
+/// The snapshot `namespace/name` as the API has it; `None` where there is
+/// none.
+pub async fn object(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<DynamicObject>, KubeError> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &snapshots());
+    api.get_opt(name).await
 }
 
 /// The snapshot `namespace/name` with what it is bound to; `None` where there
@@ -57,8 +110,7 @@ pub async fn get(
     namespace: &str,
     name: &str,
 ) -> Result<Option<SnapshotSeen>, KubeError> {
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &snapshots());
-    let Some(object) = api.get_opt(name).await? else {
+    let Some(object) = object(client, namespace, name).await? else {
         return Ok(None);
     };
     let mut seen = snapshot(&object);
@@ -78,6 +130,7 @@ pub fn snapshot(object: &DynamicObject) -> SnapshotSeen {
         deleting: object.metadata.deletion_timestamp.is_some(),
         claim: text(data, &["spec", "source", "persistentVolumeClaimName"]),
         ready: at(data, &["status", "readyToUse"]).and_then(Value::as_bool) == Some(true),
+        taken: text(data, &["status", "creationTime"]).and_then(|time| time.parse().ok()),
         problem: text(data, &["status", "error", "message"]),
         restore_size: text(data, &["status", "restoreSize"])
             .and_then(|size| quantity::bytes(&Quantity(size)).ok())
@@ -121,12 +174,14 @@ mod tests {
             "metadata": {"name": "before", "uid": "s1"},
             "spec": {"source": {"persistentVolumeClaimName": "disk"}},
             "status": {"readyToUse": true, "restoreSize": "1Gi",
+                "creationTime": "2026-01-01T00:00:00Z",
                 "boundVolumeSnapshotContentName": "c"}
         })));
         let expected = SnapshotSeen {
             uid: "s1".into(),
             claim: Some("disk".into()),
             ready: true,
+            taken: Some("2026-01-01T00:00:00Z".parse().unwrap()),
             restore_size: Some(1 << 30),
             ..SnapshotSeen::default()
         };
@@ -142,6 +197,23 @@ mod tests {
         })));
         assert!(!seen.ready && seen.claim.is_none() && seen.restore_size.is_none());
         assert_eq!(seen.problem.as_deref(), Some("no such driver"));
+    }
+
+    #[test]
+    fn a_class_is_read() {
+        let seen = class(&object(json!({
+            "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
+            "metadata": {"name": "fast", "annotations": {
+                "snapshot.storage.kubernetes.io/is-default-class": "true"}},
+            "driver": "csi", "deletionPolicy": "Retain"
+        })));
+        let expected = ClassSeen {
+            name: "fast".into(),
+            driver: "csi".into(),
+            is_default: true,
+            retains: true,
+        };
+        assert_eq!(seen, expected);
     }
 
     #[test]

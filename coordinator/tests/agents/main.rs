@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod export;
 mod simulated;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use hypercloud_coordinator::agents::source::{
 };
 use hypercloud_coordinator::agents::table::Change;
 use hypercloud_coordinator::agents::{
-    AgentError, AgentState, Agents, CopyJob, CopyVolume, Facts, ImageFormat, ImportJob, JobState,
+    AgentError, AgentState, Agents, CopyJob, Facts, ImageFormat, ImportJob, JobState, JobVolume,
     VolumeKind,
 };
 use hypercloud_coordinator::tls::issue::{self, KeyedCertificate, Purpose};
@@ -119,7 +120,7 @@ fn import(id: &str) -> ImportJob {
 }
 
 fn copy(id: &str) -> CopyJob {
-    let volume = |name: &str, kind| CopyVolume {
+    let volume = |name: &str, kind| JobVolume {
         name: name.into(),
         kind,
     };

@@ -87,6 +87,16 @@ impl Simulated {
         self.copied.lock().unwrap().clone()
     }
 
+    /// The specifications of its exports.
+    pub fn exported(&self) -> Vec<ExportSpec> {
+        self.exported.lock().unwrap().clone()
+    }
+
+    /// The uploads that it was told to remove.
+    pub fn discarded(&self) -> Vec<String> {
+        self.discarded.lock().unwrap().clone()
+    }
+
     pub fn answer_starts_with(&self, code: Code) {
         *self.refuse.lock().unwrap() = Some(code);
     }

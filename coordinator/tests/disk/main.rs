@@ -8,16 +8,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "../drive/mod.rs"]
+mod drive;
 mod golden;
 mod world;
 
+use drive::{LIMIT, Simulated};
 use hypercloud_api::{DiskMethod, DiskPhase};
 use proptest::prelude::*;
 use world::{NODES, ORIGIN, UID, Way, World, failure};
-
-/// Seconds after which a scenario has to have ended: ten tries with their
-/// delays, a node that stays away, and some.
-const LIMIT: u32 = 6000;
 
 /// What happens to the world at a second.
 type Script = fn(&mut World, u32);
@@ -273,45 +272,46 @@ const SCENARIOS: [Scenario; 22] = [
     },
 ];
 
+impl Simulated for World {
+    fn fuse(&mut self) -> &mut Option<u32> {
+        &mut self.fuse
+    }
+
+    fn effects(&self) -> u32 {
+        self.effects
+    }
+
+    fn look(&mut self) -> bool {
+        self.reconcile().is_ok()
+    }
+
+    fn pass(&mut self) {
+        self.tick();
+    }
+
+    fn told(&self) -> String {
+        format!(
+            "{:?}, claims {:?}, volumes {:?}, pods {:?}",
+            self.disk.as_ref().map(|disk| &disk.status),
+            self.claims,
+            self.volumes,
+            self.pods,
+        )
+    }
+}
+
 /// Runs a scenario with a coordinator that dies before effect `death`.
 /// Answers with the number of effects.
 fn run(scenario: &Scenario, way: Way, death: Option<u32>) -> u32 {
-    let mut world = World::new(way);
-    world.fuse = death;
-    let mut quiet = 0;
-    for second in 0..LIMIT {
-        (scenario.script)(&mut world, second);
-        if world.reconcile().is_err() {
-            // The next one takes over some seconds later.
-            world.fuse = None;
-            (0..3).for_each(|_| world.tick());
-        }
-        world.tick();
-        quiet = if (scenario.end)(&world) { quiet + 1 } else { 0 };
-        // It has to stay as it is, past anything that a script still does.
-        if quiet > 60 && second > 60 {
-            return world.effects;
-        }
-    }
-    panic!(
-        "{} ({way:?}): with a death before effect {death:?} it ends as {:?}, claims {:?}, volumes {:?}, pods {:?}",
-        scenario.name,
-        world.disk.map(|disk| disk.status),
-        world.claims,
-        world.volumes,
-        world.pods,
-    );
+    let name = format!("{} ({way:?})", scenario.name);
+    drive::run(&name, World::new(way), scenario.script, scenario.end, death)
 }
 
 #[test]
 fn every_scenario_survives_a_death_before_any_effect() {
     for scenario in &SCENARIOS {
         for way in scenario.ways {
-            let effects = run(scenario, *way, None);
-            assert!(effects > 1, "{}: {effects} effects", scenario.name);
-            for death in 0..effects {
-                run(scenario, *way, Some(death));
-            }
+            drive::everywhere(scenario.name, |death| run(scenario, *way, death));
         }
     }
 }

@@ -83,15 +83,13 @@ pub fn at_work(state: &JobState) -> bool {
 pub fn target() -> TargetSeen {
     TargetSeen {
         uid: "claim".into(),
-        deleting: false,
-        lost: false,
         volume_name: Some("pv".into()),
         volume_handle: Some("vol".into()),
         storage_class: Some("fast".into()),
         mode: VolumeMode::Block,
         access_modes: vec!["ReadWriteOnce".into()],
         capacity: 1 << 30,
-        nodes: None,
+        ..TargetSeen::default()
     }
 }
 
@@ -336,10 +334,7 @@ impl World {
                 self.restored.get_or_insert(RestoredSeen {
                     uid,
                     since: Some(now),
-                    deleting_since: None,
-                    lost: false,
-                    volume_name: None,
-                    problem: None,
+                    ..RestoredSeen::default()
                 });
             }
             Action::DeleteRestored { uid } => {

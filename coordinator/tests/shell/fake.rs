@@ -2,16 +2,17 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{Request, Response};
-use hypercloud_coordinator::agents::source::Source;
+use hypercloud_coordinator::access::DefaultStore;
+use hypercloud_coordinator::agents::source::{SignedAddress, Source, Stored};
 use hypercloud_coordinator::agents::{
-    AgentError, AgentState, Agents, CopyJob, Facts, ImageFormat, ImportJob, Job, JobSeen, JobState,
-    Probed, Progress,
+    AgentError, AgentState, Agents, CopyJob, ExportJob, Facts, Failure, ImageFormat, ImportJob,
+    Job, JobSeen, JobState, Probed, Progress,
 };
 use hypercloud_coordinator::holder::HolderTemplate;
-use hypercloud_coordinator::image::access::DefaultStore;
 use hypercloud_coordinator::image::plan::Policy;
 use hypercloud_coordinator::image::reconcile::Context;
 use hypercloud_coordinator::image::size::Overhead;
@@ -30,6 +31,12 @@ pub struct Script(VecDeque<(String, String, u16, Value)>);
 impl Script {
     pub fn on(&mut self, method: &str, path: &str, code: u16, answer: Value) {
         self.0.push_back((method.into(), path.into(), code, answer));
+    }
+
+    /// What is asked for at `path` is answered like this after all.
+    pub fn answer(&mut self, path: &str, answer: Value) {
+        let expected = self.0.iter_mut().filter(|expected| expected.1 == path);
+        expected.for_each(|expected| expected.3 = answer.clone());
     }
 }
 
@@ -200,6 +207,33 @@ impl Agents for Agent {
     async fn copy(&self, node: &str, _: &CopyJob) -> Result<Job, AgentError> {
         let away = AgentError::Away { node: node.into() };
         Err(self.trouble.clone().unwrap_or(away))
+    }
+
+    async fn export(&self, node: &str, _: &ExportJob, object: &Stored) -> Result<Job, AgentError> {
+        self.asked.lock().unwrap().push(object.clone().into());
+        let away = AgentError::Away { node: node.into() };
+        Err(self.trouble.clone().unwrap_or(away))
+    }
+
+    async fn discard(
+        &self,
+        _: &str,
+        object: &Stored,
+        _: &str,
+    ) -> Result<Result<(), Failure>, AgentError> {
+        self.asked.lock().unwrap().push(object.clone().into());
+        self.trouble.clone().map_or(Ok(Ok(())), Err)
+    }
+
+    async fn presign(
+        &self,
+        _: &str,
+        object: &Stored,
+        _: Duration,
+    ) -> Result<Result<SignedAddress, Failure>, AgentError> {
+        self.asked.lock().unwrap().push(object.clone().into());
+        let address = SignedAddress::new("http://store/vms/disk?X-Amz-Signature=s3cret".into());
+        self.trouble.clone().map_or(Ok(Ok(address)), Err)
     }
 
     async fn cancel(&self, _: &str, _: &str) -> Result<(), AgentError> {

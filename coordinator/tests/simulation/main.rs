@@ -7,15 +7,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "../drive/mod.rs"]
+mod drive;
 mod world;
 
+use drive::{LIMIT, Simulated};
 use hypercloud_api::ImagePhase;
 use proptest::prelude::*;
 use world::{NODES, World, failure};
-
-/// Seconds after which a scenario has to have ended: ten tries with their
-/// delays, a node that stays away, and some.
-const LIMIT: u32 = 6000;
 
 /// What happens to the world at a second.
 type Script = fn(&mut World, u32);
@@ -241,44 +240,45 @@ const SCENARIOS: [Scenario; 17] = [
     },
 ];
 
+impl Simulated for World {
+    fn fuse(&mut self) -> &mut Option<u32> {
+        &mut self.fuse
+    }
+
+    fn effects(&self) -> u32 {
+        self.effects
+    }
+
+    fn look(&mut self) -> bool {
+        self.reconcile().is_ok()
+    }
+
+    fn pass(&mut self) {
+        self.tick();
+    }
+
+    fn told(&self) -> String {
+        format!(
+            "{:?} {:?}, claim {:?}, pods {:?}",
+            self.phase(),
+            self.image.as_ref().map(|image| &image.status),
+            self.claim,
+            self.pods,
+        )
+    }
+}
+
 /// Runs a scenario with a coordinator that dies before effect `death`.
 /// Answers with the number of effects.
 fn run(scenario: &Scenario, death: Option<u32>) -> u32 {
-    let mut world = World::new();
-    world.fuse = death;
-    let mut quiet = 0;
-    for second in 0..LIMIT {
-        (scenario.script)(&mut world, second);
-        if world.reconcile().is_err() {
-            // The next one takes over some seconds later.
-            world.fuse = None;
-            (0..3).for_each(|_| world.tick());
-        }
-        world.tick();
-        quiet = if (scenario.end)(&world) { quiet + 1 } else { 0 };
-        // It has to stay as it is, past anything that a script still does.
-        if quiet > 60 && second > 60 {
-            return world.effects;
-        }
-    }
-    panic!(
-        "{}: with a death before effect {death:?} it ends as {:?} {:?}, claim {:?}, pods {:?}",
-        scenario.name,
-        world.phase(),
-        world.image.map(|image| image.status),
-        world.claim,
-        world.pods,
-    );
+    let Scenario { name, script, end } = *scenario;
+    drive::run(name, World::new(), script, end, death)
 }
 
 #[test]
 fn every_scenario_survives_a_death_before_any_effect() {
     for scenario in &SCENARIOS {
-        let effects = run(scenario, None);
-        assert!(effects > 2, "{}: {effects} effects", scenario.name);
-        for death in 0..effects {
-            run(scenario, Some(death));
-        }
+        drive::everywhere(scenario.name, |death| run(scenario, death));
     }
 }
 

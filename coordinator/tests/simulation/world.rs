@@ -11,18 +11,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use hypercloud_api::{
     ImagePhase, ImageSource, SecretReference, VirtualMachineImage, VirtualMachineImageSpec, names,
 };
+use hypercloud_coordinator::access::wanted::WantedSource;
+use hypercloud_coordinator::access::{
+    Content, DefaultStore, Kind, Objects, Reference, Resolved, Scope, Whose, references, resolve,
+};
 use hypercloud_coordinator::again::Again;
+use hypercloud_coordinator::agents::source::Source;
 use hypercloud_coordinator::agents::{
     AgentsSeen, Facts, Failure, ImageFormat, Job, JobSeen, JobState, Progress,
 };
 use hypercloud_coordinator::holder::{HolderSeen, HolderState};
-use hypercloud_coordinator::image::access::{
-    Content, DefaultStore, Kind, Objects, Reference, Resolved, Scope, Whose, references, resolve,
-};
 use hypercloud_coordinator::image::observation::{ClaimSeen, Observation, StorageClassSeen};
 use hypercloud_coordinator::image::plan::{Policy, plan};
 use hypercloud_coordinator::image::size::Overhead;
-use hypercloud_coordinator::image::source::WantedSource;
 use hypercloud_coordinator::image::verdict::{Action, Verdict, waiting};
 use hypercloud_coordinator::image::{retry, status};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -172,7 +173,11 @@ impl World {
     }
 
     /// What the source is asked with, or what has to be waited for.
-    fn reach(&self, source: &WantedSource, phase: ImagePhase) -> Result<Resolved, Box<Verdict>> {
+    fn reach(
+        &self,
+        source: &WantedSource,
+        phase: ImagePhase,
+    ) -> Result<Resolved<Source>, Box<Verdict>> {
         let store = DefaultStore::default();
         let scope = Scope {
             namespace: "team",
@@ -189,7 +194,7 @@ impl World {
             .map(|reference| (reference, self.secret.map(|(version, _)| login(version))))
             .collect();
         let one = Reference {
-            whose: Whose::Image,
+            whose: Whose::Resource,
             kind: Kind::Secret,
             namespace: "team".into(),
             name: "login".into(),

@@ -4,6 +4,8 @@
 //! byte, a file system as `disk.img` for the user that virtual machines run
 //! as. Its types stop here.
 
+mod object;
+
 use std::cmp::Reverse;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,9 +16,9 @@ use async_trait::async_trait;
 use hypercloud_transfer as transfer;
 use tokio_util::sync::CancellationToken;
 
-use super::{CopyOrder, Engine, ImportOrder, Imported, Observer};
+use super::{CopyOrder, Engine, ExportOrder, Exported, ImportOrder, Imported, Observer};
 use crate::job::state::{Checkpoint, Failure, Progress};
-use crate::source::{Access, Facts, Format, Source};
+use crate::source::{Access, Facts, Format, ObjectLocation, Secret, Source};
 use crate::volume::Volume;
 
 /// The one name under which a virtual machine finds its disk.
@@ -115,7 +117,7 @@ impl Engine for StreamingEngine {
             clear(target.opening_path().join(DISK_NAME)).await;
         }
         let request = transfer::CopyRequest {
-            source: copy_source(&source),
+            source: raw_disk(&source),
             target: target_spec(&target),
             mode,
             resume: resume.and_then(checkpoint_of),
@@ -132,6 +134,33 @@ impl Engine for StreamingEngine {
                 })
         })?;
         Ok(progress_of(done.progress))
+    }
+
+    async fn export(
+        &self,
+        order: ExportOrder,
+        observer: Arc<dyn Observer>,
+        stop: CancellationToken,
+    ) -> Result<Exported, Failure> {
+        object::export(order, &self.options, observer, stop).await
+    }
+
+    async fn discard_upload(
+        &self,
+        object: &ObjectLocation,
+        access: &Access,
+        upload: &str,
+    ) -> Result<(), Failure> {
+        object::discard_upload(object, access, upload, &self.options).await
+    }
+
+    async fn presign(
+        &self,
+        object: &ObjectLocation,
+        access: &Access,
+        valid: Duration,
+    ) -> Result<Secret, Failure> {
+        object::presign(object, access, valid, &self.options).await
     }
 }
 
@@ -186,11 +215,11 @@ impl transfer::CopyObserver for Listener {
     }
 }
 
-fn copy_source(volume: &Volume) -> transfer::CopySource {
+fn raw_disk(volume: &Volume) -> transfer::RawDisk {
     let path = volume.opening_path();
     match volume {
-        Volume::BlockDevice(_) => transfer::CopySource::BlockDevice(path),
-        Volume::Directory(_) => transfer::CopySource::DiskFile {
+        Volume::BlockDevice(_) => transfer::RawDisk::BlockDevice(path),
+        Volume::Directory(_) => transfer::RawDisk::DiskFile {
             directory: path,
             name: DISK_NAME.to_owned(),
         },
@@ -198,33 +227,25 @@ fn copy_source(volume: &Volume) -> transfer::CopySource {
 }
 
 fn source_spec(source: Source, access: Access) -> transfer::SourceSpec {
-    let Access {
-        basic,
-        headers,
-        signing,
-        authorities,
-    } = access;
     match source {
-        Source::Http(url) => transfer::SourceSpec::Http(transfer::HttpSource {
-            url: url.into(),
-            access: transfer::HttpAccess {
+        Source::Http(url) => {
+            let Access {
                 basic,
                 headers,
                 authorities,
-            },
-        }),
-        Source::ObjectStore(object) => {
-            transfer::SourceSpec::ObjectStore(transfer::ObjectStoreSource {
-                bucket: object.bucket,
-                key: object.key,
-                store: transfer::ObjectStore {
-                    endpoint: object.endpoint.map(Into::into),
-                    region: object.region,
-                    path_style: object.path_style,
-                    credentials: signing,
+                ..
+            } = access;
+            transfer::SourceSpec::Http(transfer::HttpSource {
+                url: url.into(),
+                access: transfer::HttpAccess {
+                    basic,
+                    headers,
                     authorities,
                 },
             })
+        }
+        Source::ObjectStore(object) => {
+            transfer::SourceSpec::ObjectStore(object::stored(object, access))
         }
     }
 }

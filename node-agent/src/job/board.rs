@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::spec::JobId;
-use super::state::{Phase, Progress, State};
+use super::state::{ExportedObject, Phase, Progress, State};
 use crate::source::{Checksum, Facts};
 
 /// A job as it is shown.
@@ -29,6 +29,10 @@ pub struct Status {
     pub awaiting_access: bool,
     /// Digest of the source's bytes, where it was computed.
     pub digest: Option<Checksum>,
+    /// The upload that may have parts in the store.
+    pub upload: Option<String>,
+    /// The object that an export made.
+    pub object: Option<ExportedObject>,
 }
 
 impl Status {
@@ -41,11 +45,17 @@ impl Status {
             facts: state.facts.clone(),
             awaiting_access: false,
             digest: state.digest.clone(),
+            upload: state.upload.clone(),
+            object: state.object.clone(),
         }
     }
 }
 
 /// A difference between two looks at the board.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few changes are looked at at once, and most are of jobs that are there"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// The job as it stands now.
@@ -193,6 +203,8 @@ mod tests {
             facts: None,
             awaiting_access: false,
             digest: None,
+            upload: None,
+            object: None,
         }
     }
 

@@ -2,15 +2,18 @@
 //!
 //! Invariants: a state is in the journal before anyone sees it, where the
 //! machine asks for that; two events of one job are never handled at once;
-//! a job that is stopped leaves the journal as it stands.
+//! a job that is stopped leaves the journal as it stands; an export that
+//! fails has its parts discarded before anyone sees that it did.
+
+mod attempt;
+mod held;
 
 use std::io;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::FutureExt;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::board::{Board, Status};
@@ -19,12 +22,16 @@ use super::record::Record;
 use super::retry;
 use super::spec::JobSpec;
 use super::state::{Checkpoint, Effect, Event, Failure, Phase, Progress, State, Work, step};
-use crate::engine::{CopyOrder, Engine, ImportOrder, Imported, Observer};
-use crate::source::{Access, Facts};
-use crate::volume::{PodVolume, Volume, VolumeError, Volumes};
+use crate::engine::{Engine, Observer};
+use crate::source::{Access, Facts, ObjectLocation};
+use crate::volume::{VolumeError, Volumes};
+use held::{Held, Wanted};
 
 /// Shortest time between two progress reports of one job.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+/// Longest time that is spent on discarding what an export left: less than
+/// whoever cancels a job waits for the answer.
+const DISCARD_LIMIT: Duration = Duration::from_secs(15);
 
 /// What every job works with.
 #[derive(Clone)]
@@ -42,17 +49,15 @@ pub struct Tools {
 /// One job with its state.
 pub struct Drive {
     tools: Tools,
-    /// How the source is reached; here and nowhere else while the job runs.
+    /// How the source is reached, or the store that an export goes to; here
+    /// and nowhere else while the job runs.
     access: Access,
     driven: Mutex<Driven>,
-}
-
-/// The volumes of a job, found.
-#[derive(Clone)]
-struct Held {
-    /// Of a copy.
-    source: Option<Volume>,
-    target: Volume,
+    /// The volumes, once they were found.
+    held: Mutex<Option<Held>>,
+    /// Why an export's object was not to be made.
+    refused: Mutex<Option<Failure>>,
+    runtime: Handle,
 }
 
 struct Driven {
@@ -64,8 +69,9 @@ struct Driven {
 
 impl Drive {
     /// Takes a job whose record is in the journal, and which reaches its
-    /// source by `access`.
-    pub fn new(record: Record, access: Access, tools: Tools) -> Self {
+    /// source or its store by `access`. What waits for others runs on
+    /// `runtime`.
+    pub fn new(record: Record, access: Access, tools: Tools, runtime: Handle) -> Self {
         let driven = Driven {
             record,
             unreported: None,
@@ -75,73 +81,100 @@ impl Drive {
             tools,
             access,
             driven: Mutex::new(driven),
+            held: Mutex::default(),
+            refused: Mutex::default(),
+            runtime,
         }
     }
 
     /// Runs the job from `Pending` to its end, or until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut event = Event::Admitted;
-        let mut held = None;
         loop {
             let work = match self.clone().apply_off_thread(event).await {
                 Ok(Some(work)) => work,
-                Ok(None) => return,
-                Err(failure) => return self.fail_in_memory(failure),
+                Ok(None) => break,
+                Err(failure) => {
+                    self.fail_in_memory(failure);
+                    break;
+                }
             };
             let next = match work {
-                Work::Prepare => self.prepare(&stop, &mut held).await,
-                Work::Transfer => self.clone().transfer(&stop, held.as_ref()).await,
-                Work::Release => Some(self.release(held.as_ref()).await),
+                Work::Prepare => self.prepare(&stop).await,
+                Work::Transfer => self.clone().transfer(&stop).await,
+                Work::Release => Some(self.release().await),
             };
-            let Some(next) = next else { return };
+            let Some(next) = next else { break };
+            if let Event::Failed(_) = next {
+                self.discard().await;
+            }
             event = next;
+        }
+        // Nothing of the volumes stays open.
+        self.held.lock().take();
+    }
+
+    /// Removes what an export has in the store and will not go on with. What
+    /// cannot be removed stays in the state, for whoever can.
+    pub async fn discard(&self) {
+        let Some((object, upload)) = self.stored() else {
+            return;
+        };
+        let discarding = self
+            .tools
+            .engine
+            .discard_upload(&object, &self.access, &upload);
+        match tokio::time::timeout(DISCARD_LIMIT, discarding).await {
+            Ok(Ok(())) => {
+                tracing::info!(%object, upload, "parts of the upload discarded");
+                self.observe(Event::Discarded);
+            }
+            Ok(Err(Failure {
+                reason, message, ..
+            })) => {
+                tracing::warn!(%object, upload, reason, message, "parts of the upload stay");
+            }
+            Err(_) => tracing::warn!(%object, upload, "parts of the upload stay: no answer"),
         }
     }
 
-    /// The volumes that the job reads and writes.
-    fn wanted(&self) -> (Option<PodVolume>, PodVolume) {
-        let spec = &self.driven.lock().record.spec;
-        (spec.source().cloned(), spec.target().clone())
+    /// The upload of an export that may have parts in the store.
+    fn stored(&self) -> Option<(ObjectLocation, String)> {
+        let record = &self.driven.lock().record;
+        match &record.spec {
+            JobSpec::Export(export) => Some((export.object.clone(), record.state.upload.clone()?)),
+            JobSpec::Import(_) | JobSpec::Copy(_) => None,
+        }
     }
 
-    async fn prepare(&self, stop: &CancellationToken, held: &mut Option<Held>) -> Option<Event> {
-        let (source, target) = self.wanted();
-        // Both at once: kubelet takes its time only once.
-        let locate = async {
-            let source = async {
-                match &source {
-                    Some(source) => self.tools.volumes.locate(source).await.map(Some),
-                    None => Ok(None),
-                }
-            };
-            tokio::try_join!(source, self.tools.volumes.locate(&target))
-        };
+    async fn prepare(&self, stop: &CancellationToken) -> Option<Event> {
+        let wanted = self.wanted();
         let located = tokio::select! {
             () = stop.cancelled() => return None,
-            located = locate => located,
+            located = wanted.locate(&*self.tools.volumes) => located,
         };
         Some(match located {
-            Ok((source, target)) => {
-                *held = Some(Held { source, target });
+            Ok(held) => {
+                *self.held.lock() = Some(held);
                 Event::Prepared
             }
             Err(error) => Event::Failed(volume_failure(&error)),
         })
     }
 
+    fn wanted(&self) -> Wanted {
+        Wanted::of(&self.driven.lock().record.spec)
+    }
+
     /// Moves the bytes, and sits out what [`retry`] says is worth it.
-    async fn transfer(
-        self: Arc<Self>,
-        stop: &CancellationToken,
-        held: Option<&Held>,
-    ) -> Option<Event> {
+    async fn transfer(self: Arc<Self>, stop: &CancellationToken) -> Option<Event> {
         let mut fruitless = 0;
         loop {
             let before = self.driven.lock().record.state.checkpoint.clone();
-            let failure = match self.clone().try_transfer(stop, held?).await {
+            let failure = match self.clone().attempt(stop).await {
                 Ok(completed) => return Some(completed),
                 Err(_) if stop.is_cancelled() => return None,
-                Err(failure) => failure,
+                Err(failure) => self.refused.lock().take().unwrap_or(failure),
             };
             let pause = {
                 let state = &self.driven.lock().record.state;
@@ -159,93 +192,35 @@ impl Drive {
             let Failure {
                 reason, message, ..
             } = failure;
-            tracing::warn!(reason, message, ?pause, "source is away, trying again");
+            tracing::warn!(reason, message, ?pause, "other side is away, trying again");
             tokio::select! {
                 () = stop.cancelled() => return None,
                 () = tokio::time::sleep(pause) => {}
             }
             // Much can happen to a volume in a pause.
-            if let gone @ Event::Failed(_) = self.release(held).await {
+            if let gone @ Event::Failed(_) = self.release().await {
                 return Some(gone);
             }
         }
     }
 
-    /// One try; its good end is an event.
-    async fn try_transfer(
-        self: Arc<Self>,
-        stop: &CancellationToken,
-        held: &Held,
-    ) -> Result<Event, Failure> {
-        let (spec, resume) = {
-            let record = &self.driven.lock().record;
-            (record.spec.clone(), record.state.checkpoint.clone())
-        };
-        let (held, stop) = (held.clone(), stop.child_token());
-        let transfer = async move {
-            match spec {
-                JobSpec::Import(spec) => {
-                    let order = ImportOrder {
-                        source: spec.source,
-                        access: self.access.clone(),
-                        volume: held.target,
-                        expected: spec.expected,
-                        checksum: spec.checksum,
-                        format: spec.format,
-                        preallocation: spec.preallocation,
-                        resume,
-                    };
-                    let engine = self.tools.engine.clone();
-                    let Imported {
-                        facts,
-                        progress,
-                        digest,
-                    } = engine.import(order, self, stop).await?;
-                    Ok(Event::Completed {
-                        facts: Some(facts),
-                        progress,
-                        digest,
-                    })
-                }
-                JobSpec::Copy(spec) => {
-                    let source = held
-                        .source
-                        .ok_or_else(|| fault("the copy has no volume to read"))?;
-                    let order = CopyOrder {
-                        source,
-                        target: held.target,
-                        only_differences: spec.only_differences,
-                        resume,
-                    };
-                    let engine = self.tools.engine.clone();
-                    let progress = engine.copy(order, self, stop).await?;
-                    Ok(Event::Completed {
-                        facts: None,
-                        progress,
-                        digest: None,
-                    })
-                }
-            }
-        };
-        let ended = AssertUnwindSafe(transfer).catch_unwind().await;
-        ended.unwrap_or_else(|_| Err(fault("the transfer ended by a fault of the agent")))
-    }
-
-    /// Looks whether the volumes are still the ones that were found.
-    async fn release(&self, held: Option<&Held>) -> Event {
-        let Some(held) = held else {
+    /// Looks whether the volumes are still the ones that were found. Once an
+    /// object is there it is too late to ask.
+    async fn release(&self) -> Event {
+        if self.driven.lock().record.state.object.is_some() {
             return Event::Released;
-        };
-        let (source, target) = self.wanted();
-        let recheck = async {
-            if let (Some(source), Some(found)) = (&source, &held.source) {
-                self.tools.volumes.recheck(source, found).await?;
-            }
-            self.tools.volumes.recheck(&target, &held.target).await
-        };
-        match recheck.await {
+        }
+        match self.recheck().await {
             Ok(()) => Event::Released,
             Err(error) => Event::Failed(volume_failure(&error)),
+        }
+    }
+
+    async fn recheck(&self) -> Result<(), VolumeError> {
+        let held = self.held.lock().clone();
+        match held {
+            Some(held) => self.wanted().recheck(&held, &*self.tools.volumes).await,
+            None => Ok(()),
         }
     }
 
@@ -341,8 +316,20 @@ impl Observer for Drive {
             .map_err(io::Error::other)
     }
 
+    fn uploading(&self, upload: &str) {
+        self.observe(Event::Uploading(upload.to_owned()));
+    }
+
     fn verifying(&self) {
         self.observe(Event::Verifying);
+    }
+
+    fn completing(&self) -> io::Result<()> {
+        let Err(error) = self.runtime.block_on(self.recheck()) else {
+            return Ok(());
+        };
+        *self.refused.lock() = Some(volume_failure(&error));
+        Err(io::Error::other(error))
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Invariants: what one version of the agent wrote, the same version and the
 //! later ones read back unchanged; a version it does not know is refused,
-//! never guessed. An import is written as it was before there were copies, so
-//! that an agent that is put back to that version still finds it.
+//! never guessed. An import is written as it was before there were copies,
+//! and a copy as it was before there were exports, so that an agent that is
+//! put back to such a version still finds it.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,11 @@ use super::state::State;
 
 /// Version of the form whose spec is that of an import.
 const IMPORT: u32 = 1;
-/// Version of the form whose spec says what kind of job it is.
-const ANY: u32 = 2;
+/// Version of the form whose spec says what kind of job it is: at first an
+/// import or a copy.
+const COPY: u32 = 2;
+/// Version of that form whose spec may be an export.
+const ANY: u32 = 3;
 
 /// One job as the journal keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +74,8 @@ impl Record {
     pub fn to_bytes(&self) -> Result<Vec<u8>, RecordError> {
         match &self.spec {
             JobSpec::Import(import) => self.written(IMPORT, import),
-            JobSpec::Copy(_) => self.written(ANY, &self.spec),
+            JobSpec::Copy(_) => self.written(COPY, &self.spec),
+            JobSpec::Export(_) => self.written(ANY, &self.spec),
         }
     }
 
@@ -89,7 +94,7 @@ impl Record {
         let Version { version } = serde_json::from_slice(bytes)?;
         match version {
             IMPORT => Ok(serde_json::from_slice::<Read<ImportSpec>>(bytes)?.into()),
-            ANY => Ok(serde_json::from_slice::<Read<JobSpec>>(bytes)?.into()),
+            COPY | ANY => Ok(serde_json::from_slice::<Read<JobSpec>>(bytes)?.into()),
             other => Err(RecordError::Version(other)),
         }
     }
@@ -144,7 +149,8 @@ mod tests {
         let record = Record::from_bytes(FORMER.as_bytes()).unwrap();
         assert_eq!((record.id.as_str(), record.sequence), ("5f0c-1", 12));
         assert!(record.spec.needs_access() && import(&record).preallocation);
-        assert_eq!(record.spec.target().volume_name.as_str(), "pvc-1");
+        let target = record.spec.target().unwrap();
+        assert_eq!(target.volume_name.as_str(), "pvc-1");
         assert_eq!(record.state.phase, Phase::Transferring);
         assert_eq!(record.state.progress.received, 600);
         let written = String::from_utf8(record.to_bytes().unwrap()).unwrap();
@@ -157,7 +163,8 @@ mod tests {
         let record = Record::from_bytes(COPY.as_bytes()).unwrap();
         assert!(matches!(&record.spec, JobSpec::Copy(copy) if copy.only_differences));
         assert_eq!(record.spec.source().unwrap().volume_name.as_str(), "pvc-1");
-        assert_eq!(record.spec.target().volume_name.as_str(), "pvc-2");
+        let target = record.spec.target().unwrap();
+        assert_eq!(target.volume_name.as_str(), "pvc-2");
         assert!(!record.spec.needs_access());
         let written = String::from_utf8(record.to_bytes().unwrap()).unwrap();
         assert_eq!(written, COPY);
@@ -166,5 +173,21 @@ mod tests {
             Record::from_bytes(import.as_bytes()),
             Err(RecordError::Malformed(_))
         ));
+    }
+    #[test]
+    fn an_export_is_read_as_it_was_written() {
+        const HALF: &str = r#"{"version":3,"id":"e","sequence":4,"spec":{"export":{"volume":{"podUid":"7f","volumeName":"pvc-1","mode":"block"},"object":{"bucket":"b","key":"k","endpoint":"http://s3.test/","region":null,"pathStyle":true},"format":{"qcow2":"zlib"},"overwrite":false,"digest":true,"needsAccess":true}},"state":{"phase":"transferring","progress":{"total":4096,"done":512,"received":512,"written":100},"facts":null,"checkpoint":{"at":7},"digest":null,"upload":"u-1"}}"#;
+        let record = Record::from_bytes(HALF.as_bytes()).unwrap();
+        assert_eq!(record.spec.source().unwrap().volume_name.as_str(), "pvc-1");
+        assert_eq!(record.spec.target(), None);
+        assert_eq!(record.spec.to_where(), "s3://b/k");
+        assert!(record.spec.needs_access());
+        assert_eq!(record.state.upload.as_deref(), Some("u-1"));
+        let written = String::from_utf8(record.to_bytes().unwrap()).unwrap();
+        assert_eq!(written, HALF);
+        // To an agent that knows no exports it is of a version that it does
+        // not know, rather than no record.
+        let Version { version } = serde_json::from_str(HALF).unwrap();
+        assert!(version > COPY);
     }
 }

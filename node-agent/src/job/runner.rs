@@ -4,9 +4,10 @@
 //! identity is the same job; a volume that one job writes no other job has at
 //! the same time, but several may read one; not more
 //! than the set number of jobs move bytes; a job is forgotten only when
-//! nothing of it runs any more. A caller that goes away in the middle of a
-//! call changes nothing of that. A source's access is in no journal: a job
-//! that needs one and was found in the journal waits until it is started
+//! nothing of it runs any more, and an export not before its parts were
+//! discarded, as far as it is let in to do so. A caller that goes away in the
+//! middle of a call changes nothing of that. An access is in no journal: a
+//! job that needs one and was found in the journal waits until it is started
 //! again, holding neither its volume nor a slot.
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -223,8 +225,8 @@ impl Jobs {
         let status = Status::new(&record.id, &record.state);
         self.board().put(status.clone());
         let (entry, ended) = self.enter(&record);
-        let (source, volume) = (record.spec.from_where(), record.spec.target());
-        tracing::info!(job = %record.id, source, %volume, "job accepted");
+        let (source, destination) = (record.spec.from_where(), record.spec.to_where());
+        tracing::info!(job = %record.id, source, destination, "job accepted");
         let (sender, receiver) = oneshot::channel();
         // The receiver is right here.
         let _ = sender.send(access);
@@ -277,24 +279,33 @@ impl Jobs {
         let span = tracing::info_span!("job", job = %record.id);
         let volumes = wanted(&record.spec);
         let (this, stop) = (self.clone(), entry.stop.clone());
+        let forgetting = entry.forgetting.clone();
         let task = async move {
             let _ended = ended;
+            let access = tokio::select! {
+                () = stop.cancelled() => None,
+                access = access => access.ok(),
+            };
+            // Without an access nobody will hand one in any more.
+            let Some(access) = access else { return };
+            let tools = this.shared.tools.clone();
+            let drive = Arc::new(Drive::new(record, access, tools, Handle::current()));
             let turn = async {
-                let access = access.await.ok()?;
                 let claimed = this.shared.claims.take(volumes).await;
                 let slot = this.shared.slots.clone().acquire_owned().await;
-                Some((access, claimed, slot))
+                (claimed, slot)
             };
             let turn = tokio::select! {
                 () = stop.cancelled() => None,
-                turn = turn => turn,
+                turn = turn => Some(turn),
             };
-            // Without an access nobody will hand one in any more.
-            let Some((access, _claimed, _slot)) = turn else {
-                return;
-            };
-            let drive = Drive::new(record, access, this.shared.tools.clone());
-            Arc::new(drive).run(stop).await;
+            if let Some((_claimed, _slot)) = turn {
+                drive.clone().run(stop).await;
+            }
+            // Nobody will go on with what it has stored.
+            if forgetting.is_cancelled() {
+                drive.discard().await;
+            }
         };
         self.shared.tasks.spawn(task.instrument(span));
     }
@@ -326,8 +337,8 @@ impl Jobs {
 /// PersistentVolume is one volume, whichever pod holds it.
 fn wanted(spec: &JobSpec) -> Vec<(VolumeName, Use)> {
     let source = spec.source().map(|volume| (volume, Use::Read));
-    let target = (spec.target(), Use::Write);
-    [source, Some(target)]
+    let target = spec.target().map(|volume| (volume, Use::Write));
+    [source, target]
         .into_iter()
         .flatten()
         .map(|(volume, what)| (volume.volume_name.clone(), what))

@@ -2,6 +2,7 @@
 
 mod access;
 mod copies;
+mod exports;
 mod puppet;
 
 use puppet::*;

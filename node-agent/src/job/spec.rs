@@ -4,9 +4,10 @@
 
 use std::fmt;
 
+pub use hypercloud_transfer::{Compression, ExportFormat};
 use serde::{Deserialize, Serialize};
 
-use crate::source::{Checksum, Facts, Format, Source};
+use crate::source::{Checksum, Facts, Format, ObjectLocation, Source};
 use crate::volume::PodVolume;
 
 /// Longest identity of a job; Kubernetes' UIDs and an attempt need about 50.
@@ -62,10 +63,6 @@ impl fmt::Display for JobId {
 }
 
 /// What a job is asked to do.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a node has few jobs, and most are imports"
-)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum JobSpec {
@@ -73,14 +70,18 @@ pub enum JobSpec {
     Import(ImportSpec),
     /// Bring one volume's disk to another volume.
     Copy(CopySpec),
+    /// Make an object of a volume's disk.
+    Export(ExportSpec),
 }
 
 impl JobSpec {
-    /// The volume that is written: no other job may have it meanwhile.
-    pub fn target(&self) -> &PodVolume {
+    /// The volume that is written, where there is one: no other job may have
+    /// it meanwhile.
+    pub fn target(&self) -> Option<&PodVolume> {
         match self {
-            Self::Import(import) => &import.volume,
-            Self::Copy(copy) => &copy.target,
+            Self::Import(import) => Some(&import.volume),
+            Self::Copy(copy) => Some(&copy.target),
+            Self::Export(_) => None,
         }
     }
 
@@ -90,6 +91,7 @@ impl JobSpec {
         match self {
             Self::Import(_) => None,
             Self::Copy(copy) => Some(&copy.source),
+            Self::Export(export) => Some(&export.volume),
         }
     }
 
@@ -98,14 +100,26 @@ impl JobSpec {
         match self {
             Self::Import(import) => import.source.to_string(),
             Self::Copy(copy) => copy.source.to_string(),
+            Self::Export(export) => export.volume.to_string(),
         }
     }
 
-    /// Whether a restart loses what lets the job in at its source.
+    /// Where the bytes go, for the log.
+    pub fn to_where(&self) -> String {
+        match self {
+            Self::Import(import) => import.volume.to_string(),
+            Self::Copy(copy) => copy.target.to_string(),
+            Self::Export(export) => export.object.to_string(),
+        }
+    }
+
+    /// Whether a restart loses what lets the job in at its source, or at the
+    /// store that it writes to.
     pub fn needs_access(&self) -> bool {
         match self {
             Self::Import(import) => import.needs_access,
             Self::Copy(_) => false,
+            Self::Export(export) => export.needs_access,
         }
     }
 }
@@ -119,6 +133,12 @@ impl From<ImportSpec> for JobSpec {
 impl From<CopySpec> for JobSpec {
     fn from(spec: CopySpec) -> Self {
         Self::Copy(spec)
+    }
+}
+
+impl From<ExportSpec> for JobSpec {
+    fn from(spec: ExportSpec) -> Self {
+        Self::Export(spec)
     }
 }
 
@@ -158,6 +178,30 @@ pub struct ImportSpec {
     /// Whether the source is reached with an [`Access`](crate::source::Access)
     /// that only the request brings. After a restart the job waits for it.
     #[serde(default)]
+    pub needs_access: bool,
+}
+
+/// Makes an object of a volume's disk, whole or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportSpec {
+    /// The volume that is read, and never written.
+    pub volume: PodVolume,
+    /// The object that it becomes.
+    pub object: ObjectLocation,
+    /// What the object is of the disk.
+    pub format: ExportFormat,
+    /// Whether an object that is there is replaced.
+    pub overwrite: bool,
+    /// For whom the object is made: one that was made for the same is
+    /// replaced anyway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Whether the digest of the disk's raw content is computed.
+    pub digest: bool,
+    /// Whether the store is reached with an
+    /// [`Access`](crate::source::Access) that only the request brings. After
+    /// a restart the job waits for it.
     pub needs_access: bool,
 }
 

@@ -15,9 +15,14 @@
 //! the last checkpoint. An event that has no place in a phase (a late
 //! progress report, say) changes nothing.
 //!
+//! An export's parts lie in the store, under the upload that `Uploading`
+//! names. The job that gives it up says so by `Discarded`, before it fails:
+//! where an end still has an upload, its parts may be there.
+//!
 //! Invariants: the two ends are never left; the checkpoint only moves by
-//! `Checkpointed`; in every list of effects the journal comes before whatever
-//! others can see. No runtime, no clock and no I/O here.
+//! `Checkpointed`, and goes with its upload; in every list of effects the
+//! journal comes before whatever others can see. No runtime, no clock and no
+//! I/O here.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +42,25 @@ pub struct Progress {
     pub done: u64,
     /// Bytes received or read from the source, over all runs.
     pub received: u64,
-    /// Bytes written to the volume, zeros not counted.
+    /// Bytes written to the volume, zeros not counted; of an export, bytes
+    /// that are stored.
     pub written: u64,
+}
+
+/// An object that a disk became.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedObject {
+    /// Size of the object, in bytes.
+    pub size: u64,
+    /// Size of the disk, in bytes.
+    pub virtual_size: u64,
+    /// As the store said it, where it did.
+    pub etag: Option<String>,
+    /// As the store verified it, where it says one.
+    pub checksum: Option<String>,
+    /// Its `http` or `https` address, without credentials.
+    pub address: String,
 }
 
 /// Why a job failed.
@@ -66,9 +88,9 @@ pub enum Phase {
     Verifying,
     /// The volume is given back.
     Finalizing,
-    /// The volume holds the disk.
+    /// The volume or the object holds the disk.
     Succeeded,
-    /// The job ended without its volume filled.
+    /// The job ended without its volume filled, or its object made.
     Failed(Failure),
 }
 
@@ -94,6 +116,12 @@ pub struct State {
     /// Digest of the source's bytes, where it was computed.
     #[serde(default)]
     pub digest: Option<Checksum>,
+    /// The upload that may have parts in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<String>,
+    /// The object that an export made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<ExportedObject>,
 }
 
 impl State {
@@ -105,6 +133,8 @@ impl State {
             facts: None,
             checkpoint: None,
             digest: None,
+            upload: None,
+            object: None,
         }
     }
 }
@@ -122,6 +152,10 @@ pub enum Event {
     Progressed(Progress),
     /// The data up to here is on stable storage.
     Checkpointed(Checkpoint),
+    /// Parts go to this upload from now on.
+    Uploading(String),
+    /// The store has no parts of the job any more.
+    Discarded,
     /// The last byte was written.
     Verifying,
     /// The transfer is complete and on stable storage.
@@ -132,8 +166,10 @@ pub enum Event {
         progress: Progress,
         /// Digest of the source's bytes, where it was computed.
         digest: Option<Checksum>,
+        /// The object that an export made.
+        object: Option<ExportedObject>,
     },
-    /// The volume is closed and still the one that was written.
+    /// The volume is closed and still the one that was written or read.
     Released,
     /// The job cannot go on.
     Failed(Failure),
@@ -162,7 +198,7 @@ pub enum Work {
     Prepare,
     /// Move the bytes, from the checkpoint on.
     Transfer,
-    /// Look whether the volume is still the one that was written.
+    /// Look whether the volume is still the one that was written or read.
     Release,
 }
 
@@ -202,6 +238,16 @@ pub fn step(mut state: State, event: Event) -> (State, Vec<Effect>) {
             state.checkpoint = Some(checkpoint);
             vec![Persist]
         }
+        (Phase::Transferring | Phase::Verifying, Event::Uploading(upload)) => {
+            let is_news = state.upload.as_ref() != Some(&upload);
+            state.upload = Some(upload);
+            if is_news { vec![Report] } else { vec![] }
+        }
+        (_, Event::Discarded) => {
+            state.upload = None;
+            state.checkpoint = None;
+            vec![]
+        }
         (Phase::Transferring, Event::Verifying) => {
             state.phase = Phase::Verifying;
             vec![Report]
@@ -212,12 +258,15 @@ pub fn step(mut state: State, event: Event) -> (State, Vec<Effect>) {
                 facts,
                 progress,
                 digest,
+                object,
             },
         ) => {
             state.phase = Phase::Finalizing;
             state.facts = facts;
             state.progress = progress;
             state.digest = digest;
+            state.upload = None;
+            state.object = object;
             vec![Report, Begin(Work::Release)]
         }
         (Phase::Finalizing, Event::Released) => {

@@ -50,6 +50,18 @@ fn in_phase(phase: Phase) -> State {
         facts: None,
         checkpoint: Some(checkpoint(5)),
         digest: None,
+        upload: Some("earlier".into()),
+        object: None,
+    }
+}
+
+fn object() -> ExportedObject {
+    ExportedObject {
+        size: 77,
+        virtual_size: 1 << 30,
+        etag: Some("\"e\"".into()),
+        checksum: None,
+        address: "http://store.test/images/disk".into(),
     }
 }
 
@@ -72,11 +84,14 @@ fn events() -> Vec<Event> {
         Event::FactsFound(facts()),
         Event::Progressed(progress(9)),
         Event::Checkpointed(checkpoint(9)),
+        Event::Uploading("upload".into()),
+        Event::Discarded,
         Event::Verifying,
         Event::Completed {
             facts: Some(facts()),
             progress: progress(1 << 30),
             digest: Some(digest()),
+            object: Some(object()),
         },
         Event::Released,
         Event::Failed(failure()),
@@ -91,6 +106,7 @@ fn transitions() -> Vec<(Phase, Event, Phase, Vec<Effect>)> {
         facts: Some(facts()),
         progress: progress(1 << 30),
         digest: Some(digest()),
+        object: Some(object()),
     };
     let mut table = vec![
         (
@@ -140,7 +156,9 @@ fn transitions() -> Vec<(Phase, Event, Phase, Vec<Effect>)> {
         let moved = Event::Progressed(progress(9));
         table.push((phase.clone(), moved, phase.clone(), vec![ReportProgress]));
         let flushed = Event::Checkpointed(checkpoint(9));
-        table.push((phase.clone(), flushed, phase, vec![Persist]));
+        table.push((phase.clone(), flushed, phase.clone(), vec![Persist]));
+        let uploading = Event::Uploading("upload".into());
+        table.push((phase.clone(), uploading, phase, vec![Report]));
     }
     for phase in phases().into_iter().filter(|p| !p.is_end()) {
         let failed = Phase::Failed(failure());
@@ -150,6 +168,7 @@ fn transitions() -> Vec<(Phase, Event, Phase, Vec<Effect>)> {
             failed,
             vec![Persist, Report],
         ));
+        table.push((phase.clone(), Event::Discarded, phase.clone(), vec![]));
         table.push((phase, Event::Restarted, Phase::Pending, vec![Report]));
     }
     table
@@ -211,6 +230,7 @@ fn a_whole_life_in_a_row() {
             facts: Some(facts()),
             progress: progress(1 << 30),
             digest: Some(digest()),
+            object: None,
         },
         Event::Released,
     ];
@@ -223,9 +243,48 @@ fn a_whole_life_in_a_row() {
     assert_eq!(end.digest, Some(digest()));
 }
 
+#[test]
+fn an_upload_is_shown_until_its_parts_are_an_object_or_gone() {
+    let fresh = State {
+        phase: Phase::Transferring,
+        ..State::accepted()
+    };
+    let (state, effects) = step(fresh, Event::Uploading("u".into()));
+    assert_eq!(
+        (state.upload.as_deref(), effects),
+        (Some("u"), vec![Report])
+    );
+    let (state, effects) = step(state, Event::Uploading("u".into()));
+    assert!(effects.is_empty(), "nothing new");
+    let (state, _) = step(state, Event::Checkpointed(checkpoint(1)));
+
+    let (restarted, _) = step(state.clone(), Event::Restarted);
+    assert_eq!(restarted.upload.as_deref(), Some("u"));
+    let (failed, _) = step(state.clone(), Event::Failed(failure()));
+    assert_eq!(
+        failed.upload.as_deref(),
+        Some("u"),
+        "its parts may be there"
+    );
+    let (discarded, effects) = step(state.clone(), Event::Discarded);
+    assert_eq!((&discarded.upload, &discarded.checkpoint), (&None, &None));
+    assert!(effects.is_empty());
+    let (failed, _) = step(discarded, Event::Failed(failure()));
+    assert_eq!(failed.upload, None);
+    let completed = Event::Completed {
+        facts: None,
+        progress: progress(1 << 30),
+        digest: None,
+        object: Some(object()),
+    };
+    let (done, _) = step(state, completed);
+    let (done, _) = step(done, Event::Released);
+    assert_eq!((done.upload, done.object), (None, Some(object())));
+}
+
 proptest! {
     #[test]
-    fn ends_are_final_and_the_journal_comes_first(script in prop::collection::vec(0usize..10, 0..40)) {
+    fn ends_are_final_and_the_journal_comes_first(script in prop::collection::vec(0usize..12, 0..40)) {
         let mut state = State::accepted();
         for index in script {
             let before = state.clone();

@@ -8,13 +8,15 @@ use tonic::Status;
 
 use crate::job::board;
 use crate::job::spec::{CopySpec, ImportSpec, JobId};
-use crate::job::state::{Failure, Phase, Progress};
+use crate::job::state::{ExportedObject, Failure, Phase, Progress};
 use crate::node::Node;
 use crate::source::{Access, Checksum, Facts, Format, Packing};
 use crate::volume::{PodUid, PodVolume, VolumeMode, VolumeName};
 
+mod export;
 mod source;
 
+pub(super) use export::{export_spec, object, validity};
 pub(super) use source::source;
 
 pub(super) fn job_id(text: &str) -> Result<JobId, Status> {
@@ -206,8 +208,25 @@ pub(super) fn job(status: board::Status) -> proto::Job {
         facts: status.facts.map(facts),
         awaiting_access: status.awaiting_access,
         digest: status.digest.map(|digest| digest.to_string()),
-        upload_id: None,
-        object: None,
+        upload_id: status.upload,
+        object: status.object.map(exported),
+    }
+}
+
+fn exported(object: ExportedObject) -> proto::ExportedObject {
+    let ExportedObject {
+        size,
+        virtual_size,
+        etag,
+        checksum,
+        address,
+    } = object;
+    proto::ExportedObject {
+        size,
+        virtual_size,
+        etag,
+        checksum,
+        address,
     }
 }
 

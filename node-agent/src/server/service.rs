@@ -2,17 +2,17 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::Stream;
 use hypercloud_proto::agent::v1 as proto;
 use proto::node_agent_server::NodeAgent;
+use proto::presign_object_response::Result as Presigned;
 use proto::probe_source_response::Result as Probed;
 use proto::start_job_request::Spec;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
+use super::turns::{CALL_LIMIT, Turns};
 use super::{convert, watch};
 use crate::engine::Engine;
 use crate::job::drive::chain;
@@ -22,15 +22,11 @@ use crate::job::state::Failure;
 use crate::node::Node;
 use crate::source::Access;
 
-/// Longest time that a look at a source may take, once it has its turn.
-const PROBE_LIMIT: Duration = Duration::from_secs(60);
-/// Longest time that a look waits for its turn: more than a look may take, so
-/// that one round of sources that do not answer turns nobody away. Whoever is
-/// turned away comes again, and it counts as nothing against his source.
-const TURN_LIMIT: Duration = Duration::from_secs(90);
 /// Looks at sources that may go on at the same time: each may take as much
 /// memory as a job, for what a source is packed in.
 const PROBES: usize = 4;
+/// Other questions to object stores that may be asked at the same time.
+const OBJECT_CALLS: usize = 8;
 
 /// Answers the coordinator. Clones are the same agent.
 #[derive(Clone)]
@@ -38,7 +34,8 @@ pub struct AgentService {
     node: Arc<Node>,
     jobs: Jobs,
     engine: Arc<dyn Engine>,
-    probes: Arc<Semaphore>,
+    probes: Turns,
+    object_calls: Turns,
     draining: CancellationToken,
 }
 
@@ -49,7 +46,14 @@ impl AgentService {
             node: Arc::new(node),
             jobs,
             engine,
-            probes: Arc::new(Semaphore::new(PROBES)),
+            probes: Turns::new(
+                PROBES,
+                "as many sources as may be are being looked at: ask again",
+            ),
+            object_calls: Turns::new(
+                OBJECT_CALLS,
+                "as many object stores as may be are being asked: ask again",
+            ),
             draining: CancellationToken::new(),
         }
     }
@@ -71,23 +75,43 @@ impl AgentService {
             Ok(asked) => asked,
             Err(failure) => return Ok(Err(failure.into())),
         };
-        let turn = tokio::time::timeout(TURN_LIMIT, self.probes.acquire()).await;
-        let _turn = turn.map_err(|_| {
-            Status::resource_exhausted("as many sources as may be are being looked at: ask again")
-        })?;
         let probe = self.engine.probe(&source, &access);
-        let facts = tokio::time::timeout(PROBE_LIMIT, probe).await;
-        let facts = facts.unwrap_or_else(|_| {
+        let facts = self.probes.call(probe).await?.unwrap_or_else(|| {
             Err(Failure {
                 reason: "SourceTimeout".to_owned(),
                 message: format!(
                     "the source did not answer within {} s",
-                    PROBE_LIMIT.as_secs()
+                    CALL_LIMIT.as_secs()
                 ),
                 retryable: true,
             })
         });
         Ok(facts.map(|facts| Probed::Facts(convert::facts(facts))))
+    }
+
+    /// Asks something about an object when it is its turn.
+    async fn ask_store<T>(
+        &self,
+        call: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<Result<T, proto::Failure>, Status> {
+        let answer = self.object_calls.call(call).await?.unwrap_or_else(|| {
+            Err(Failure {
+                reason: "StoreTimeout".to_owned(),
+                message: format!(
+                    "the object store did not answer within {} s: look whether the node reaches it",
+                    CALL_LIMIT.as_secs()
+                ),
+                retryable: true,
+            })
+        });
+        Ok(answer.map_err(|failure| {
+            tracing::info!(
+                reason = failure.reason,
+                message = failure.message,
+                "call of an object store failed"
+            );
+            convert::failure(failure)
+        }))
     }
 }
 
@@ -135,8 +159,9 @@ impl NodeAgent for AgentService {
                 let spec = convert::copy_spec(spec)?;
                 (JobSpec::Copy(spec), Access::default())
             }
-            Some(Spec::Export(_)) => {
-                return Err(Status::unimplemented("this agent exports nothing"));
+            Some(Spec::Export(spec)) => {
+                let (spec, access) = convert::export_spec(spec)?;
+                (JobSpec::Export(spec), access)
             }
             None => return Err(Status::invalid_argument("the job has no specification")),
         };
@@ -185,16 +210,39 @@ impl NodeAgent for AgentService {
 
     async fn discard_upload(
         &self,
-        _: Request<proto::DiscardUploadRequest>,
+        request: Request<proto::DiscardUploadRequest>,
     ) -> Result<Response<proto::DiscardUploadResponse>, Status> {
-        Err(Status::unimplemented("this agent exports nothing"))
+        let proto::DiscardUploadRequest { object, upload_id } = request.into_inner();
+        if upload_id.is_empty() {
+            return Err(Status::invalid_argument("the request names no upload"));
+        }
+        let (object, access) = convert::object(object)?;
+        let call = self.engine.discard_upload(&object, &access, &upload_id);
+        let failure = self.ask_store(call).await?.err();
+        if failure.is_none() {
+            tracing::info!(%object, upload = upload_id, "parts of the upload discarded");
+        }
+        Ok(Response::new(proto::DiscardUploadResponse { failure }))
     }
 
     async fn presign_object(
         &self,
-        _: Request<proto::PresignObjectRequest>,
+        request: Request<proto::PresignObjectRequest>,
     ) -> Result<Response<proto::PresignObjectResponse>, Status> {
-        Err(Status::unimplemented("this agent exports nothing"))
+        let proto::PresignObjectRequest {
+            object,
+            expires_after_seconds,
+        } = request.into_inner();
+        let valid = convert::validity(expires_after_seconds)?;
+        let (object, access) = convert::object(object)?;
+        let call = self.engine.presign(&object, &access, valid);
+        let result = match self.ask_store(call).await? {
+            Ok(url) => Presigned::Url(url.reveal().to_owned()),
+            Err(failure) => Presigned::Failure(failure),
+        };
+        Ok(Response::new(proto::PresignObjectResponse {
+            result: Some(result),
+        }))
     }
 
     async fn cancel_job(
@@ -212,16 +260,19 @@ impl NodeAgent for AgentService {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use async_trait::async_trait;
     use tempfile::TempDir;
     use tokio::task::JoinHandle;
     use tokio::time::Instant;
     use tonic::Code;
 
+    use super::super::turns::TURN_LIMIT;
     use super::*;
-    use crate::engine::{CopyOrder, ImportOrder, Imported, Observer};
+    use crate::engine::{CopyOrder, ExportOrder, Exported, ImportOrder, Imported, Observer};
     use crate::job::state::Progress;
-    use crate::source::{Access, Facts, Source};
+    use crate::source::{Access, Facts, ObjectLocation, Secret, Source};
     use crate::volume::KubeletVolumes;
 
     /// Gives no answer for addresses that end in `slow`, and another at once.
@@ -252,6 +303,39 @@ mod tests {
             _: CancellationToken,
         ) -> Result<Progress, Failure> {
             Err(failure("Cancelled"))
+        }
+
+        async fn export(
+            &self,
+            _: ExportOrder,
+            _: Arc<dyn Observer>,
+            _: CancellationToken,
+        ) -> Result<Exported, Failure> {
+            Err(failure("Cancelled"))
+        }
+
+        async fn discard_upload(
+            &self,
+            object: &ObjectLocation,
+            _: &Access,
+            _: &str,
+        ) -> Result<(), Failure> {
+            if object.key == "slow" {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        }
+
+        async fn presign(
+            &self,
+            object: &ObjectLocation,
+            _: &Access,
+            valid: Duration,
+        ) -> Result<Secret, Failure> {
+            if object.key == "slow" {
+                std::future::pending::<()>().await;
+            }
+            Ok(Secret::new(format!("{object}?{}", valid.as_secs())))
         }
     }
 
@@ -324,5 +408,75 @@ mod tests {
         let (told, after) = look(&agent, "quick").await.unwrap();
         assert_eq!((told, after), (Err(Code::ResourceExhausted), TURN_LIMIT));
         drop(slow);
+    }
+
+    fn stored(key: &str) -> Option<proto::StoredObject> {
+        let chain = proto::stored_object::Credentials::DefaultChain(proto::DefaultChain {});
+        Some(proto::StoredObject {
+            bucket: "images".into(),
+            key: key.into(),
+            credentials: Some(chain),
+            ..proto::StoredObject::default()
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_is_slow_is_told_of_and_holds_nobody_up_for_good() {
+        let (_place, agent) = agent();
+        let presign = |key: &str| {
+            let request = Request::new(proto::PresignObjectRequest {
+                object: stored(key),
+                expires_after_seconds: 60,
+            });
+            let agent = agent.clone();
+            tokio::spawn(async move { agent.presign_object(request).await })
+        };
+        let slow: Vec<_> = (0..OBJECT_CALLS).map(|_| presign("slow")).collect();
+        tokio::task::yield_now().await;
+        let quick = presign("disk");
+        let discard = Request::new(proto::DiscardUploadRequest {
+            object: stored("slow"),
+            upload_id: "u".into(),
+        });
+        let discard = tokio::spawn({
+            let agent = agent.clone();
+            async move { agent.discard_upload(discard).await }
+        });
+        for call in slow {
+            let answer = call.await.unwrap().unwrap().into_inner();
+            let Some(Presigned::Failure(failure)) = answer.result else {
+                panic!("an address")
+            };
+            assert_eq!(
+                (failure.reason.as_str(), failure.retryable),
+                ("StoreTimeout", true)
+            );
+        }
+        let answer = quick.await.unwrap().unwrap().into_inner();
+        let expected = Presigned::Url("s3://images/disk?60".into());
+        assert_eq!(answer.result, Some(expected));
+        let failure = discard.await.unwrap().unwrap().into_inner().failure;
+        assert_eq!(failure.unwrap().reason, "StoreTimeout");
+    }
+
+    #[tokio::test]
+    async fn questions_that_make_no_sense_are_refused() {
+        let (_place, agent) = agent();
+        for (object, upload_id) in [(stored("disk"), ""), (None, "u"), (stored(""), "u")] {
+            let request = proto::DiscardUploadRequest {
+                object,
+                upload_id: upload_id.into(),
+            };
+            let refused = agent.discard_upload(Request::new(request)).await;
+            assert_eq!(refused.unwrap_err().code(), Code::InvalidArgument);
+        }
+        for (object, expires_after_seconds) in [(stored("disk"), 0), (None, 60)] {
+            let request = proto::PresignObjectRequest {
+                object,
+                expires_after_seconds,
+            };
+            let refused = agent.presign_object(Request::new(request)).await;
+            assert_eq!(refused.unwrap_err().code(), Code::InvalidArgument);
+        }
     }
 }

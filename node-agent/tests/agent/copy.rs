@@ -1,104 +1,20 @@
 //! Whole copies: asked for over the wire, from one volume to another.
 
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use hypercloud_proto::agent::v1 as proto;
-use proto::node_agent_client::NodeAgentClient;
 use proto::start_job_request::Spec;
-use rustix::mount::{UnmountFlags, unmount};
 use tonic::Code;
-use tonic::transport::Channel;
 
+use crate::disks::{MIB, Volume, disk, noise, pod_volume};
 use crate::import::assert_same;
-use crate::kubelet::{CSI, Kubelet, LoopDevice, Mounted, POD};
-use crate::process::Agent;
+use crate::kubelet::{CSI, Kubelet};
+use crate::process::{Agent, end, forget, job};
 use crate::{eventually, is_root};
 
-const MIB: usize = 1 << 20;
-
-fn noise(length: usize) -> Vec<u8> {
-    let mut bytes = vec![0; length];
-    let mut random = fs::File::open("/dev/urandom").unwrap();
-    random.read_exact(&mut bytes).unwrap();
-    bytes
-}
-
-/// A disk of so many MiB, every fourth of which is zeros.
-fn disk(mebibytes: usize) -> Vec<u8> {
-    let mut bytes = noise(mebibytes * MIB);
-    for (index, part) in bytes.chunks_mut(MIB).enumerate() {
-        if index % 4 == 3 {
-            part.fill(0);
-        }
-    }
-    bytes
-}
-
-/// A volume with a disk on it, in either mode.
-enum Volume {
-    Block {
-        device: LoopDevice,
-        _backing: tempfile::TempDir,
-    },
-    Filesystem(Mounted),
-}
-
-impl Volume {
-    fn block(kubelet: &Kubelet, name: &str, bytes: &[u8]) -> Self {
-        let place = tempfile::tempdir().unwrap();
-        let file = place.path().join("backing");
-        fs::write(&file, bytes).unwrap();
-        let device = LoopDevice::new(&file);
-        symlink(&device.0, kubelet.devices(CSI).join(name)).unwrap();
-        Self::Block {
-            device,
-            _backing: place,
-        }
-    }
-
-    fn filesystem(kubelet: &Kubelet, name: &str, bytes: Option<&[u8]>) -> Self {
-        let mounted = kubelet.mount(name);
-        if let Some(bytes) = bytes {
-            fs::write(mounted.0.join("disk.img"), bytes).unwrap();
-        }
-        Self::Filesystem(mounted)
-    }
-
-    fn disk(&self) -> PathBuf {
-        match self {
-            Self::Block { device, .. } => device.0.clone(),
-            Self::Filesystem(mounted) => mounted.0.join("disk.img"),
-        }
-    }
-
-    fn read(&self) -> Vec<u8> {
-        fs::read(self.disk()).unwrap()
-    }
-
-    fn mode(&self) -> proto::VolumeMode {
-        match self {
-            Self::Block { .. } => proto::VolumeMode::Block,
-            Self::Filesystem(_) => proto::VolumeMode::Filesystem,
-        }
-    }
-
-    fn let_go(self) {
-        if let Self::Filesystem(mounted) = &self {
-            unmount(&mounted.0, UnmountFlags::empty()).expect("nothing holds the volume");
-        }
-    }
-}
-
-fn pod_volume(name: &str, mode: proto::VolumeMode) -> Option<proto::PodVolume> {
-    Some(proto::PodVolume {
-        pod_uid: POD.into(),
-        volume_name: name.into(),
-        mode: mode.into(),
-    })
-}
+const JOB: &str = "job-1";
 
 fn request(source: &Volume, target: &Volume, only_differences: bool) -> proto::StartJobRequest {
     asked(proto::CopySpec {
@@ -110,31 +26,9 @@ fn request(source: &Volume, target: &Volume, only_differences: bool) -> proto::S
 
 fn asked(spec: proto::CopySpec) -> proto::StartJobRequest {
     proto::StartJobRequest {
-        job_id: "job-1".into(),
+        job_id: JOB.into(),
         spec: Some(Spec::Copy(spec)),
     }
-}
-
-type Client = NodeAgentClient<Channel>;
-
-async fn job(client: &mut Client) -> proto::Job {
-    let jobs = client.list_jobs(proto::ListJobsRequest {}).await.unwrap();
-    jobs.into_inner().jobs.remove(0)
-}
-
-async fn end(client: &mut Client) -> proto::Job {
-    eventually("the job ends", async || {
-        let job = job(client).await;
-        (job.state() >= proto::JobState::Succeeded).then_some(job)
-    })
-    .await
-}
-
-async fn forget(client: &mut Client) {
-    let cancel = proto::CancelJobRequest {
-        job_id: "job-1".into(),
-    };
-    client.cancel_job(cancel).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,7 +78,7 @@ async fn every_kind_of_volume_is_copied_to_every_other() {
         assert!(!started.awaiting_access, "{what}");
         let again = client.start_job(asked).await.unwrap().into_inner();
         assert_eq!(again.id, "job-1");
-        let job = end(&mut client).await;
+        let job = end(&mut client, JOB).await;
         assert_eq!(job.state(), proto::JobState::Succeeded, "{what}: {job:?}");
         let progress = job.progress.unwrap();
         let size = expected.len() as u64;
@@ -202,7 +96,7 @@ async fn every_kind_of_volume_is_copied_to_every_other() {
             );
             assert!(meta.blocks() * 512 <= 19 << 20, "zeros take no room");
         }
-        forget(&mut client).await;
+        forget(&mut client, JOB).await;
         for (volume, name) in [(source, "pvc-1"), (target, "pvc-2")] {
             if let Volume::Block { .. } = &volume {
                 fs::remove_file(kubelet.devices(CSI).join(name)).unwrap();
@@ -251,7 +145,7 @@ async fn a_copy_goes_on_by_itself_however_often_the_agent_is_killed() {
             child = agent.spawn(kubelet.root());
         }
         let mut client = agent.client().await;
-        let job = end(&mut client).await;
+        let job = end(&mut client, JOB).await;
         assert_eq!(job.state(), proto::JobState::Succeeded, "{job:?}");
         assert_same(&source.read(), &bytes);
         let mut expected = bytes;
@@ -298,12 +192,12 @@ async fn a_cancelled_copy_lets_go_of_both_volumes() {
     let asked = request(&source, &target, false);
     client.start_job(asked).await.unwrap();
     eventually("bytes move", async || {
-        let done = job(&mut client).await.progress.unwrap().done;
+        let done = job(&mut client, JOB).await.progress.unwrap().done;
         (done > 0).then_some(())
     })
     .await;
     let asked_at = std::time::Instant::now();
-    forget(&mut client).await;
+    forget(&mut client, JOB).await;
     let took = asked_at.elapsed();
     assert!(took < std::time::Duration::from_secs(5), "{took:?}");
     source.let_go();
@@ -338,12 +232,12 @@ async fn what_cannot_be_copied_is_told_by_its_reason() {
         for only_differences in [false, true] {
             let asked = request(&source, &target, only_differences);
             client.start_job(asked).await.unwrap();
-            let failure = end(&mut client).await.failure.unwrap();
+            let failure = end(&mut client, JOB).await.failure.unwrap();
             assert_eq!(failure.reason, reason, "{}", failure.message);
             assert!(!failure.retryable, "{reason}");
             assert!(!failure.message.contains("/proc/self"), "{failure:?}");
             assert_same(&target.read(), &small);
-            forget(&mut client).await;
+            forget(&mut client, JOB).await;
         }
     }
     let volume = |name| pod_volume(name, proto::VolumeMode::Block);

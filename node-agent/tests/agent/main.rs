@@ -1,5 +1,6 @@
 //! The agent from outside: volumes on real mounts and loop devices, the
-//! server over real TLS, whole imports and copies, and the process with its signals.
+//! server over real TLS, whole imports, copies and exports, and the process
+//! with its signals.
 //!
 //! What needs root says so and passes where it is missing.
 
@@ -8,6 +9,10 @@
 
 mod certificates;
 mod copy;
+mod disks;
+mod export;
+mod export_kills;
+mod hostile;
 mod import;
 mod kubelet;
 mod memory;

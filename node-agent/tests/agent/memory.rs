@@ -5,14 +5,16 @@ use std::io::{Read, Write};
 use std::process::Command;
 
 use hypercloud_proto::agent::v1 as proto;
+use test_store::{KEYS, Setup, Store};
 
+use crate::disks::{MIB, Volume, mixed, pod_volume};
+use crate::export::{Expected, spec, stored};
 use crate::import::assert_same;
 use crate::kubelet::{Kubelet, POD};
-use crate::process::Agent;
+use crate::process::{Agent, end};
 use crate::web::Web;
 use crate::{eventually, is_root};
 
-const MIB: usize = 1 << 20;
 /// Data on each disk.
 const DATA: usize = 256 * MIB;
 /// What two jobs and the process itself may take, whatever the images.
@@ -120,5 +122,52 @@ async fn two_imports_at_once_take_little_memory() {
     assert!(peak < LIMIT_MIB, "{peak} MiB");
     for (_, _, mounted, raw) in &imports {
         assert_same(&fs::read(mounted.0.join("disk.img")).unwrap(), raw);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_exports_at_once_take_little_memory() {
+    if !is_root("two_exports_at_once_take_little_memory") {
+        return;
+    }
+    let (kubelet, agent) = (Kubelet::new(), Agent::new());
+    let store = Store::start(Setup::default()).await.unwrap();
+    let bytes = mixed(DATA / MIB);
+    let expected = Expected::new(&bytes);
+    let child = agent.spawn(kubelet.root());
+    let mut client = agent.client().await;
+    let mut volumes = Vec::new();
+    store.allow(2);
+    for (number, compression) in [(1, proto::Compression::None), (2, proto::Compression::Zstd)] {
+        let name = format!("pvc-{number}");
+        let volume = Volume::filesystem(&kubelet, &name, Some(&bytes));
+        let spec = proto::ExportSpec {
+            volume: pod_volume(&name, volume.mode()),
+            object: Some(stored(&store, &name, Some(KEYS.1))),
+            compression: compression.into(),
+            ..spec(&store, volume.mode())
+        };
+        let request = proto::StartJobRequest {
+            job_id: format!("job-{number}"),
+            spec: Some(proto::start_job_request::Spec::Export(spec)),
+        };
+        client.start_job(request).await.unwrap();
+        volumes.push((name, volume));
+    }
+    // Neither has ended before the other has begun.
+    eventually("both have begun", async || {
+        (store.uploads().len() == 2).then_some(())
+    })
+    .await;
+    store.allow(1000);
+    for number in [1, 2] {
+        let job = end(&mut client, &format!("job-{number}")).await;
+        assert_eq!(job.state(), proto::JobState::Succeeded, "{job:?}");
+    }
+    let peak = peak_mib(child.id().unwrap());
+    eprintln!("peak resident memory of two exports: {peak} MiB");
+    assert!(peak < LIMIT_MIB, "{peak} MiB");
+    for (name, _) in &volumes {
+        expected.judge(&store.object(name).unwrap(), "qcow2");
     }
 }

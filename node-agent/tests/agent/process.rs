@@ -21,7 +21,7 @@ use crate::{DEADLINE, eventually, is_root};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_node-agent");
 
-fn pid(child: &Child) -> Pid {
+pub fn pid(child: &Child) -> Pid {
     Pid::from_raw(child.id().unwrap() as i32).unwrap()
 }
 
@@ -39,7 +39,7 @@ async fn handles_sigterm(pid: Pid) {
     .await;
 }
 
-async fn ends_well(child: &mut Child, within: Duration) {
+pub async fn ends_well(child: &mut Child, within: Duration) {
     let status = tokio::time::timeout(within, child.wait())
         .await
         .expect("it ends in time");
@@ -157,6 +157,29 @@ impl Agent {
     pub fn log(&self) -> String {
         fs::read_to_string(self.place.path().join("log")).unwrap()
     }
+}
+
+pub type Client = NodeAgentClient<Channel>;
+
+/// A job as it stands.
+pub async fn job(client: &mut Client, id: &str) -> proto::Job {
+    let jobs = client.list_jobs(proto::ListJobsRequest {}).await.unwrap();
+    let mut jobs = jobs.into_inner().jobs.into_iter();
+    jobs.find(|job| job.id == id).expect("the job is known")
+}
+
+/// A job at its end.
+pub async fn end(client: &mut Client, id: &str) -> proto::Job {
+    eventually("the job ends", async || {
+        let job = job(client, id).await;
+        (job.state() >= proto::JobState::Succeeded).then_some(job)
+    })
+    .await
+}
+
+pub async fn forget(client: &mut Client, id: &str) {
+    let cancel = proto::CancelJobRequest { job_id: id.into() };
+    client.cancel_job(cancel).await.unwrap();
 }
 
 fn request(web: &Web) -> proto::StartJobRequest {

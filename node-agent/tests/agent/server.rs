@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hypercloud_proto::agent::v1 as proto;
-use node_agent::engine::{CopyOrder, Engine, ImportOrder, Imported, Observer};
+use node_agent::engine::{
+    CopyOrder, Engine, ExportOrder, Exported, ImportOrder, Imported, Observer,
+};
 use node_agent::job::runner::Jobs;
 use node_agent::job::state::{Failure, Progress};
 use node_agent::node::Node;
 use node_agent::server::{AgentService, Serving, serve};
-use node_agent::source::{Access, Facts, Source};
+use node_agent::source::{Access, Facts, ObjectLocation, Secret, Source};
 use node_agent::tls::{COORDINATOR, IdentityFiles, NODE_AGENT};
 use node_agent::volume::KubeletVolumes;
 use proto::node_agent_client::NodeAgentClient;
@@ -63,6 +65,28 @@ impl Engine for Barren {
         stop: CancellationToken,
     ) -> Result<Progress, Failure> {
         idle(stop).await
+    }
+
+    async fn export(
+        &self,
+        _: ExportOrder,
+        _: Arc<dyn Observer>,
+        stop: CancellationToken,
+    ) -> Result<Exported, Failure> {
+        idle(stop).await
+    }
+
+    async fn discard_upload(&self, _: &ObjectLocation, _: &Access, _: &str) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn presign(
+        &self,
+        object: &ObjectLocation,
+        _: &Access,
+        _: Duration,
+    ) -> Result<Secret, Failure> {
+        Ok(Secret::new(object.to_string()))
     }
 }
 

@@ -244,6 +244,10 @@ pub struct ExportSpec {
     /// Whether the digest of the disk's raw content is computed.
     #[prost(bool, tag = "6")]
     pub digest: bool,
+    /// Who makes the object, as a mark on it: an object that bears the same one
+    /// is replaced even without overwrite. Empty: nobody.
+    #[prost(string, tag = "7")]
+    pub owner: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StartJobRequest {
@@ -392,6 +396,7 @@ pub struct PresignObjectRequest {
     pub expires_after_seconds: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
 pub struct PresignObjectResponse {
     #[prost(oneof = "presign_object_response::Result", tags = "1, 2")]
     pub result: ::core::option::Option<presign_object_response::Result>,
@@ -399,6 +404,7 @@ pub struct PresignObjectResponse {
 /// Nested message and enum types in `PresignObjectResponse`.
 pub mod presign_object_response {
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    #[prost(skip_debug)]
     pub enum Result {
         /// The address. It lets in whoever knows it.
         #[prost(string, tag = "1")]

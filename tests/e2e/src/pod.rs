@@ -73,6 +73,22 @@ impl Once<'_> {
         Ok(End { logs, state })
     }
 
+    /// Starts the pod, waits until it runs, and leaves it; its name.
+    pub async fn keep(&self, scope: &Scope) -> anyhow::Result<String> {
+        let pod = serde_json::from_value(self.pod())?;
+        let maker = scope.pods_on(self.claim).await?;
+        let name = maker.create(&PostParams::default(), &pod).await?.name_any();
+        let api = scope.api::<Pod>();
+        let what = format!("{name} runs");
+        until(&what, self.limit, || async {
+            let status = api.get(&name).await?.status.unwrap_or_default();
+            let runs = status.phase.as_deref() == Some("Running");
+            Ok(when(runs, (status.phase, status.conditions)))
+        })
+        .await?;
+        Ok(name)
+    }
+
     fn pod(&self) -> serde_json::Value {
         let (key, place) = match self.mode {
             "Block" => (

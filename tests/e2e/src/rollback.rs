@@ -3,19 +3,17 @@
 
 use std::time::Duration;
 
-use hypercloud_api::{RollbackPhase, VirtualMachineVolumeRollback, conditions};
+use hypercloud_api::VirtualMachineVolumeRollback;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PostParams,
-};
-use kube::{Resource, ResourceExt};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use serde_json::json;
 
 use crate::cluster::Scope;
+use crate::task;
 use crate::wait::{Seen, until, when};
 
 /// How long a rollback of a small volume may take on a busy machine.
-pub const ROLLBACK: Duration = Duration::from_secs(180);
+pub const ROLLBACK: Duration = task::LIMIT;
 
 /// Makes a claim of `mebibytes` in the tests' class.
 pub async fn claim(
@@ -64,15 +62,10 @@ pub async fn snapshot(scope: &Scope, name: &str, claim: &str) -> anyhow::Result<
 
 /// Applies a rollback of `claim` to `snapshot`.
 pub async fn start(scope: &Scope, name: &str, claim: &str, snapshot: &str) -> anyhow::Result<()> {
-    let rollback = serde_json::from_value(json!({
-        "apiVersion": "hypercloud.tmaxanc.com/v1alpha1",
-        "kind": VirtualMachineVolumeRollback::kind(&()),
-        "metadata": {"name": name},
-        "spec": {"pvcName": claim, "volumeSnapshotName": snapshot}
-    }))?;
-    let api = scope.api::<VirtualMachineVolumeRollback>();
-    api.create(&PostParams::default(), &rollback).await?;
-    Ok(())
+    let spec = json!({"pvcName": claim, "volumeSnapshotName": snapshot});
+    task::start::<VirtualMachineVolumeRollback>(scope, name, spec)
+        .await
+        .map(drop)
 }
 
 /// The rollback, and reason and message of its `Complete` condition.
@@ -80,14 +73,7 @@ pub async fn look(
     scope: &Scope,
     name: &str,
 ) -> anyhow::Result<(VirtualMachineVolumeRollback, String, String)> {
-    let api = scope.api::<VirtualMachineVolumeRollback>();
-    let rollback = api.get(name).await?;
-    let status = rollback.status.clone().unwrap_or_default();
-    let complete = conditions::find(&status.conditions, "Complete");
-    let (reason, message) = complete
-        .map(|c| (c.reason.clone(), c.message.clone()))
-        .unwrap_or_default();
-    Ok((rollback, reason, message))
+    task::look(scope, name).await
 }
 
 /// Waits until the rollback is over; an error when it failed.
@@ -96,43 +82,17 @@ pub async fn succeeded(
     name: &str,
     limit: Duration,
 ) -> anyhow::Result<VirtualMachineVolumeRollback> {
-    let end = until("the rollback is over", limit, || async {
-        let (rollback, reason, message) = look(scope, name).await?;
-        let phase = rollback.status.as_ref().and_then(|status| status.phase);
-        Ok(match phase {
-            Some(RollbackPhase::Succeeded) => Seen::Done(Ok(rollback)),
-            Some(RollbackPhase::Failed) => Seen::Done(Err(format!("{reason}: {message}"))),
-            other => Seen::NotYet(format!("{other:?} {reason}: {message}")),
-        })
-    })
-    .await?;
-    end.map_err(|failure| anyhow::anyhow!("the rollback failed: {failure}"))
+    task::succeeded(scope, name, limit).await
 }
 
 /// Waits until the rollback failed; reason and message.
 pub async fn failed(scope: &Scope, name: &str) -> anyhow::Result<(String, String)> {
-    until("the rollback failed", ROLLBACK, || async {
-        let (rollback, reason, message) = look(scope, name).await?;
-        let phase = rollback.status.and_then(|status| status.phase);
-        Ok(match phase {
-            Some(RollbackPhase::Failed) => Seen::Done((reason, message)),
-            other => Seen::NotYet(format!("{other:?} {reason}: {message}")),
-        })
-    })
-    .await
+    task::failed::<VirtualMachineVolumeRollback>(scope, name).await
 }
 
 /// Waits until the rollback waits for what `reason` names; the message.
 pub async fn waiting(scope: &Scope, name: &str, reason: &str) -> anyhow::Result<String> {
-    until("the rollback says what it waits for", ROLLBACK, || async {
-        let (_, found, message) = look(scope, name).await?;
-        Ok(if found == reason {
-            Seen::Done(message)
-        } else {
-            Seen::NotYet(format!("{found}: {message}"))
-        })
-    })
-    .await
+    task::waiting::<VirtualMachineVolumeRollback>(scope, name, reason).await
 }
 
 /// Waits until bytes are under way; the node whose agent is at work.
@@ -151,38 +111,12 @@ pub async fn midway(scope: &Scope, name: &str) -> anyhow::Result<String> {
     .await
 }
 
-/// Waits until nothing is left of the rollback with this UID: claim, pods,
-/// jobs.
+/// Waits until nothing is left of the rollback with this UID.
 pub async fn tidy(scope: &Scope, uid: &str) -> anyhow::Result<()> {
-    let labels = format!("{}={uid}", hypercloud_api::names::LABEL_ROLLBACK_UID);
-    let ours = ListParams::default().labels(&labels);
-    let pods = scope.api::<k8s_openapi::api::core::v1::Pod>();
-    let claims = scope.api::<PersistentVolumeClaim>();
-    until("nothing of the rollback is left", ROLLBACK, || async {
-        let mut left: Vec<String> = Vec::new();
-        left.extend(pods.list(&ours).await?.iter().map(|pod| pod.name_any()));
-        left.extend(
-            claims
-                .list(&ours)
-                .await?
-                .iter()
-                .map(|claim| claim.name_any()),
-        );
-        let jobs = crate::agents::jobs(&scope.cluster).await?;
-        let jobs = jobs.into_iter().map(|(_, job)| job.id);
-        left.extend(jobs.filter(|job| job.starts_with(uid)));
-        Ok(when(left.is_empty(), left))
-    })
-    .await
+    task::tidy::<VirtualMachineVolumeRollback>(scope, uid).await
 }
 
 /// Deletes the rollback and waits until it is gone.
 pub async fn delete(scope: &Scope, name: &str, limit: Duration) -> anyhow::Result<()> {
-    let api = scope.api::<VirtualMachineVolumeRollback>();
-    api.delete(name, &DeleteParams::default()).await?;
-    until("the rollback is gone", limit, || async {
-        let found = api.get_opt(name).await?;
-        Ok(when(found.is_none(), found.map(|rollback| rollback.status)))
-    })
-    .await
+    task::delete::<VirtualMachineVolumeRollback>(scope, name, limit).await
 }

@@ -6,8 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::request::CopyMode;
-use super::source::SourceDisk;
 use crate::observer::Progress;
+use crate::raw_disk::SourceDisk;
 
 /// Version of this form, and of what a place means.
 const LAYOUT: u32 = 1;

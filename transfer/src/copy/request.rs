@@ -1,28 +1,11 @@
 //! What is asked of a copy, and what it answers.
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint::CopyCheckpoint;
 use crate::observer::Progress;
+use crate::raw_disk::RawDisk;
 use crate::request::TargetSpec;
-
-/// A raw disk of this machine. It is read and never written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CopySource {
-    /// A block device, from its first byte to its last.
-    BlockDevice(PathBuf),
-    /// A file in a directory that may belong to somebody else: nothing below
-    /// the directory is trusted, so only a regular file is read, and no link
-    /// or mount point below it is followed.
-    DiskFile {
-        /// An existing directory; this path itself is trusted.
-        directory: PathBuf,
-        /// The file's name in it, a single component.
-        name: String,
-    },
-}
 
 /// What is done about the bytes that the target holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +24,7 @@ pub enum CopyMode {
 #[derive(Debug, Clone)]
 pub struct CopyRequest {
     /// Where the disk is.
-    pub source: CopySource,
+    pub source: RawDisk,
     /// Where it goes. A device has to be as large as the source and is zeros
     /// behind its end; a file becomes as long as the source.
     pub target: TargetSpec,

@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 use super::checkpoint::CopyCheckpoint;
 use super::pieces::{Data, Task, piece};
 use super::request::{CopyMode, CopyObserver};
-use super::source::SourceDisk;
 use super::worker::{Sides, Worker};
 use super::{BLOCK, blocking};
 use crate::error::{Side, SourceError, TransferError};
 use crate::observer::Progress;
 use crate::options::Options;
 use crate::pipeline::{Ledger, Position, workers};
+use crate::raw_disk::SourceDisk;
 use crate::sink::{Disk, Target};
 
 /// The most workers: enough to keep distant storage busy.

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::BLOCK;
 use super::differences::differing;
 use super::pieces::{PIECE, Task};
-use super::source::SourceDisk;
 use crate::buffer::Buffer;
 use crate::error::TransferError;
 use crate::pipeline::{Output, parts};
+use crate::raw_disk::SourceDisk;
 use crate::sink::Disk;
 
 /// Both sides, and what is counted.

@@ -135,7 +135,7 @@ pub enum SourceError {
     #[error("the server of {0} answered with another range than was asked for")]
     WrongRange(String),
     /// The configured policy refuses the address.
-    #[error("{location} leads to {address}, an address that imports may not use")]
+    #[error("{location} leads to {address}, an address that transfers may not use")]
     AddressRefused {
         /// The address asked for.
         location: String,

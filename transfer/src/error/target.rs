@@ -71,6 +71,9 @@ pub enum TargetError {
         #[source]
         source: std::io::Error,
     },
+    /// A file is there, and is not to be replaced.
+    #[error("{0} exists already: choose another name, or say that it is to be overwritten")]
+    Exists(PathBuf),
     /// The source by another name.
     #[error("{0} is the source itself: name two different disks")]
     IsSource(PathBuf),
@@ -106,6 +109,7 @@ impl TargetError {
             Self::Open { .. } => "TargetOpenFailed",
             Self::Write { .. } => "WriteFailed",
             Self::Read { .. } => "TargetReadFailed",
+            Self::Exists(_) => "TargetExists",
             Self::IsSource(_) => "TargetIsSource",
             Self::Flush { .. } => "FlushFailed",
             Self::Complete { .. } => "CompletionFailed",

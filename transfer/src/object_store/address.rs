@@ -52,7 +52,8 @@ pub(super) fn judge_key(key: &str) -> Result<(), ObjectStoreError> {
     }
 }
 
-fn is_step(segment: &str) -> bool {
+/// Whether a segment of a key means a step in an address.
+pub(super) fn is_step(segment: &str) -> bool {
     matches!(segment, "." | "..")
 }
 

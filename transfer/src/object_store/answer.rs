@@ -16,6 +16,14 @@ pub(super) struct Asked {
     /// The region that the requests are signed for.
     pub(super) region: String,
     pub(super) by: By,
+    pub(super) to: To,
+}
+
+/// What for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum To {
+    Read,
+    Write,
 }
 
 /// Who asks.
@@ -33,6 +41,16 @@ impl Asked {
     /// The object as people write it.
     pub(super) fn location(&self) -> String {
         format!("s3://{}/{}", self.bucket, self.key)
+    }
+
+    /// That it is not allowed.
+    pub(super) fn denied(&self) -> ObjectStoreError {
+        let location = self.location();
+        match (self.by, self.to) {
+            (By::Anybody, _) => ObjectStoreError::CredentialsRequired(location),
+            (_, To::Read) => ObjectStoreError::AccessDenied(location),
+            (_, To::Write) => ObjectStoreError::WriteDenied(location),
+        }
     }
 }
 
@@ -133,10 +151,7 @@ pub(super) fn explain(
         "InvalidBucketName" => ObjectStoreError::InvalidBucketName(asked.bucket.clone()),
         "AccessDenied" if out_of_time(&told.message) => skewed(),
         "RequestTimeTooSkewed" | "RequestExpired" => skewed(),
-        "AccessDenied" | "AllAccessDisabled" | "AccountProblem" => match asked.by {
-            By::Anybody => ObjectStoreError::CredentialsRequired(asked.location()),
-            By::Keys | By::Environment => ObjectStoreError::AccessDenied(asked.location()),
-        },
+        "AccessDenied" | "AllAccessDisabled" | "AccountProblem" => asked.denied(),
         "InvalidAccessKeyId" | "NotSignedUp" => ObjectStoreError::UnknownAccessKey(store),
         "SignatureDoesNotMatch" => ObjectStoreError::SignatureDoesNotMatch(store),
         "ExpiredToken" | "TokenRefreshRequired" => match asked.by {
@@ -155,6 +170,16 @@ pub(super) fn explain(
                 return Some(said(store, answer.status, &told));
             }
             wrong_region(found)
+        }
+        "PreconditionFailed" => ObjectStoreError::ObjectExists(asked.location()),
+        "NoSuchUpload" => ObjectStoreError::NoSuchUpload(asked.location()),
+        "InvalidPart" | "InvalidPartOrder" | "EntityTooSmall" => ObjectStoreError::PartRefused {
+            location: asked.location(),
+            message: tamed(&told.message),
+        },
+        "EntityTooLarge" => ObjectStoreError::ObjectTooLarge(asked.location()),
+        "QuotaExceeded" | "InsufficientStorage" | "XMinioStorageFull" => {
+            ObjectStoreError::StoreFull(store)
         }
         "InvalidObjectState" => ObjectStoreError::Archived(asked.location()),
         "SlowDown" | "ServiceUnavailable" | "Throttling" | "RequestLimitExceeded" => {
@@ -188,6 +213,7 @@ mod tests {
             key: "a/disk".into(),
             region: "us-east-1".into(),
             by,
+            to: To::Read,
         }
     }
 
@@ -286,6 +312,35 @@ mod tests {
                 "InvalidBucketName",
                 false,
             ),
+            (
+                By::Keys,
+                412,
+                "PreconditionFailed",
+                "",
+                "ObjectExists",
+                false,
+            ),
+            (By::Keys, 404, "NoSuchUpload", "", "NoSuchUpload", true),
+            (By::Keys, 400, "InvalidPart", "", "PartRefused", true),
+            (By::Keys, 400, "EntityTooLarge", "", "ObjectTooLarge", false),
+            (By::Keys, 403, "QuotaExceeded", "", "StoreFull", true),
+            (
+                By::Keys,
+                400,
+                "RequestTimeout",
+                "",
+                "ObjectStoreError",
+                true,
+            ),
+            (By::Keys, 400, "BadDigest", "", "ObjectStoreError", true),
+            (
+                By::Keys,
+                501,
+                "NotImplemented",
+                "",
+                "ObjectStoreError",
+                false,
+            ),
             (By::Keys, 503, "SlowDown", "", "SlowDown", true),
             (By::Keys, 500, "InternalError", "", "ObjectStoreError", true),
             (By::Keys, 400, "Unheard", "", "ObjectStoreError", false),
@@ -294,6 +349,18 @@ mod tests {
             assert_eq!(explained.reason(), reason, "{code}");
             assert_eq!(explained.is_retryable(), again, "{code}");
         }
+    }
+
+    #[test]
+    fn who_may_not_write_is_told_what_that_takes() {
+        let asked = Asked {
+            to: To::Write,
+            ..asked(By::Keys)
+        };
+        let body = error("AccessDenied", "");
+        let refused = explain(&asked, answer(403, &body), SystemTime::now()).unwrap();
+        assert_eq!(refused.reason(), "AccessDenied");
+        assert!(refused.to_string().contains("s3:PutObject"), "{refused}");
     }
 
     #[test]

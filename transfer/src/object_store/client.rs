@@ -6,8 +6,10 @@ use aws_config::meta::region::RegionProviderChain;
 use aws_config::profile::ProfileFileRegionProvider;
 use aws_config::provider_config::ProviderConfig;
 use aws_sdk_s3::Client;
+use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::{
     Builder, Region, RequestChecksumCalculation, ResponseChecksumValidation, SharedHttpClient,
+    StalledStreamProtectionConfig,
 };
 
 use super::{address, connector, credentials};
@@ -46,6 +48,10 @@ pub(super) async fn connect(
         .force_path_style(store.path_style)
         // A tenant's bucket must not make this process ask anything.
         .disable_s3_express_session_auth(true)
+        // What is tried again is decided here, and who is silent for too long
+        // is found out by the HTTP client.
+        .retry_config(RetryConfig::disabled())
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         // Many stores know none of the newer checksums.
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
         .response_checksum_validation(ResponseChecksumValidation::WhenRequired);

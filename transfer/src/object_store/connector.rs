@@ -1,6 +1,7 @@
 //! The SDK's requests, sent by this crate's HTTP client.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use aws_smithy_runtime_api::client::http::{
     HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
 
+use super::sending::{Steps, patiently};
 use crate::error::SourceError;
 use crate::options::Options;
 use crate::request::HttpAccess;
@@ -35,7 +37,8 @@ pub(super) fn over(access: HttpAccess, options: Options) -> SharedHttpClient {
 #[derive(Debug, Clone)]
 struct Connector {
     made: Arc<Made>,
-    /// How long an answer may take.
+    /// How long an answer may take, behind the last of the request that was
+    /// taken.
     patience: Duration,
 }
 
@@ -82,8 +85,9 @@ impl HttpConnector for Connector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let connector = self.clone();
         HttpConnectorFuture::new(async move {
-            let answer = send(&connector.made, request);
-            match tokio::time::timeout(connector.patience, answer).await {
+            let taken = Arc::new(AtomicU64::new(0));
+            let answer = send(&connector.made, request, Arc::clone(&taken));
+            match patiently(answer, connector.patience, &taken).await {
                 Ok(answer) => answer,
                 Err(elapsed) => Err(ConnectorError::timeout(elapsed.into())),
             }
@@ -91,11 +95,15 @@ impl HttpConnector for Connector {
     }
 }
 
-async fn send(made: &Made, request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+async fn send(
+    made: &Made,
+    request: HttpRequest,
+    taken: Arc<AtomicU64>,
+) -> Result<HttpResponse, ConnectorError> {
     let request = request
         .try_into_http1x()
         .map_err(|error| ConnectorError::user(error.into()))?
-        .map(reqwest::Body::wrap);
+        .map(|body| reqwest::Body::wrap(Steps::new(body, taken)));
     let request = reqwest::Request::try_from(request)
         .map_err(|error| ConnectorError::user(error.without_url().into()))?;
     address::judge_literal(made.options.address_policy, request.url())
@@ -103,10 +111,12 @@ async fn send(made: &Made, request: HttpRequest) -> Result<HttpResponse, Connect
     let clients = made
         .clients()
         .map_err(|error| ConnectorError::user(error.into()))?;
-    let way = clients.way(request.url());
+    let url = request.url().clone();
+    let way = clients.way(&url);
     let response = way.client.execute(request).await.map_err(|error| {
-        let error = error.without_url();
-        if error.is_timeout() {
+        let timed_out = error.is_timeout();
+        let error = way.explain(&url, error);
+        if timed_out {
             ConnectorError::timeout(error.into())
         } else {
             ConnectorError::io(error.into())

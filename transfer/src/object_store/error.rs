@@ -1,6 +1,6 @@
-//! Why an object store does not give an object.
+//! Why an object store does not give an object, or take one.
 
-/// Why an object store does not give an object.
+/// Why an object store does not give an object, or take one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectStoreError {
@@ -30,7 +30,7 @@ pub enum ObjectStoreError {
     },
     /// There are no credentials.
     #[error(
-        "no credentials were found for the object store: give it keys, or this process an identity (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role with a web identity token), or ask without any if everybody may read"
+        "no credentials were found for the object store: give it keys, or this process an identity (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role with a web identity token), or, to read what everybody may, ask without any"
     )]
     NoCredentials,
     /// The credentials that the environment names are not usable.
@@ -67,7 +67,12 @@ pub enum ObjectStoreError {
         "the credentials may not read {0}: allow them s3:GetObject (and s3:ListBucket, without which a store does not tell a missing object from a forbidden one)"
     )]
     AccessDenied(String),
-    /// Nobody may read it without credentials.
+    /// The credentials do not suffice to write.
+    #[error(
+        "the credentials may not write {0}: allow them s3:PutObject, s3:AbortMultipartUpload, s3:ListMultipartUploadParts, s3:GetObject and s3:ListBucket (without the last two a store does not tell whether the object is there)"
+    )]
+    WriteDenied(String),
+    /// Nobody may use it without credentials.
     #[error("{0} is not for everybody: give credentials")]
     CredentialsRequired(String),
     /// The store does not know the access key.
@@ -112,6 +117,59 @@ pub enum ObjectStoreError {
     /// The object is in an archive.
     #[error("{0} is archived: restore it first")]
     Archived(String),
+    /// An object is there, and is not to be replaced.
+    #[error(
+        "{0} exists already: choose another key, delete it, or say that it is to be overwritten"
+    )]
+    ObjectExists(String),
+    /// An upload is not there, or no longer.
+    #[error(
+        "the upload of {0} is gone from the store: somebody aborted it, or the bucket's rules for incomplete uploads did; it has to start over"
+    )]
+    NoSuchUpload(String),
+    /// A part is not what was sent.
+    #[error(
+        "the store does not have all parts of {location} as they were sent ({message}): they have to be sent again"
+    )]
+    PartRefused {
+        /// The object.
+        location: String,
+        /// The store's words.
+        message: String,
+    },
+    /// More parts than an object may have.
+    #[error(
+        "the disk has more data than an object of ten thousand parts can hold here: it was written to meanwhile; export it when it is not in use"
+    )]
+    TooManyParts,
+    /// More than the store has in one object.
+    #[error(
+        "{0} would be larger than the store takes: export the disk compressed, or to another store"
+    )]
+    ObjectTooLarge(String),
+    /// No room.
+    #[error("{0} has no room for the object: make room, or raise the quota")]
+    StoreFull(String),
+    /// Nothing was taken, or answered, for too long.
+    #[error("{0} took nothing for too long")]
+    Stalled(String),
+    /// No answer, for a reason below.
+    #[error("{store} could not be asked")]
+    Unanswered {
+        /// The store.
+        store: String,
+        /// The client's words.
+        #[source]
+        source: BoxError,
+    },
+    /// An answer that cannot be.
+    #[error("{store} tells of {what}, which cannot be")]
+    Senseless {
+        /// The store.
+        store: String,
+        /// What it tells of.
+        what: String,
+    },
     /// Too many requests.
     #[error("{0} asks for fewer requests")]
     SlowDown(String),
@@ -128,6 +186,17 @@ pub enum ObjectStoreError {
         message: String,
     },
 }
+
+/// What a store says of a request that got lost or damaged on its way, or met
+/// another one.
+const PASSING: [&str; 6] = [
+    "RequestTimeout",
+    "BadDigest",
+    "XAmzContentSHA256Mismatch",
+    "IncompleteBody",
+    "OperationAborted",
+    "ConditionalRequestConflict",
+];
 
 /// What a layer below says.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -148,6 +217,10 @@ fn correction(found: Option<&str>) -> String {
 }
 
 impl ObjectStoreError {
+    /// What a store says of something that it does not know, whatever status
+    /// it says it with.
+    pub(super) const UNKNOWN: &str = "NotImplemented";
+
     /// A stable CamelCase name for conditions, Events and scripts.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
@@ -161,7 +234,7 @@ impl ObjectStoreError {
             Self::CredentialsUnavailable(_) => "CredentialsUnavailable",
             Self::NoSuchBucket { .. } => "NoSuchBucket",
             Self::NoSuchKey { .. } => "NoSuchKey",
-            Self::AccessDenied(_) => "AccessDenied",
+            Self::AccessDenied(_) | Self::WriteDenied(_) => "AccessDenied",
             Self::CredentialsRequired(_) => "CredentialsRequired",
             Self::UnknownAccessKey(_) => "UnknownAccessKey",
             Self::SignatureDoesNotMatch(_) => "SignatureDoesNotMatch",
@@ -171,8 +244,17 @@ impl ObjectStoreError {
             Self::InvalidToken(_) => "InvalidToken",
             Self::WrongRegion { .. } => "WrongRegion",
             Self::Archived(_) => "ObjectArchived",
+            Self::ObjectExists(_) => "ObjectExists",
+            Self::NoSuchUpload(_) => "NoSuchUpload",
+            Self::PartRefused { .. } => "PartRefused",
+            Self::TooManyParts => "TooManyParts",
+            Self::ObjectTooLarge(_) => "ObjectTooLarge",
+            Self::StoreFull(_) => "StoreFull",
+            Self::Stalled(_) => "UploadStalled",
             Self::SlowDown(_) => "SlowDown",
-            Self::Answered { .. } => "ObjectStoreError",
+            Self::Answered { .. } | Self::Unanswered { .. } | Self::Senseless { .. } => {
+                "ObjectStoreError"
+            }
         }
     }
 
@@ -183,9 +265,17 @@ impl ObjectStoreError {
             Self::CredentialsUnavailable(_)
             | Self::ClockSkewed { .. }
             | Self::CredentialsExpired(_)
+            | Self::NoSuchUpload(_)
+            | Self::PartRefused { .. }
+            | Self::StoreFull(_)
+            | Self::Stalled(_)
+            | Self::Unanswered { .. }
+            | Self::Senseless { .. }
             | Self::SlowDown(_) => true,
+            Self::Answered { code, .. } if code == Self::UNKNOWN => false,
+            Self::Answered { code, .. } if PASSING.contains(&code.as_str()) => true,
             // A success that is none is a defect of the moment.
-            Self::Answered { status, .. } => *status >= 500 || *status == 200,
+            Self::Answered { status, .. } => (*status >= 500 && *status != 501) || *status == 200,
             _ => false,
         }
     }

@@ -8,11 +8,11 @@ use aws_sdk_s3::Client;
 use aws_sdk_s3::presigning::PresigningConfig;
 use url::Url;
 
-use super::answer::{Answer, Asked, By};
+use super::answer::{Answer, Asked, By, To};
 use super::{ObjectStoreError, address, answer, client, credentials};
 use crate::error::SourceError;
 use crate::options::Options;
-use crate::request::{ObjectStoreCredentials, ObjectStoreSource};
+use crate::request::{ObjectStoreCredentials, StoredObject};
 use crate::source::{Refusal, Sign, cause, shown};
 
 /// How long a signature lasts: as long as stores bear with clocks that
@@ -26,11 +26,21 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
-    /// Sets up signing for an object. Nothing is asked of the store yet.
-    pub(crate) async fn new(
-        source: &ObjectStoreSource,
+    /// Sets up signing for an object that is read. Nothing is asked of the
+    /// store yet.
+    pub(crate) async fn new(source: &StoredObject, options: &Options) -> Result<Self, SourceError> {
+        Self::to(To::Read, source, options).await
+    }
+
+    /// The same for one that is written.
+    pub(super) async fn writing(
+        target: &StoredObject,
         options: &Options,
     ) -> Result<Self, SourceError> {
+        Self::to(To::Write, target, options).await
+    }
+
+    async fn to(to: To, source: &StoredObject, options: &Options) -> Result<Self, SourceError> {
         address::judge_bucket(&source.bucket)?;
         address::judge_key(&source.key)?;
         let client::Connected { client, region } = client::connect(&source.store, options).await?;
@@ -49,8 +59,40 @@ impl Signer {
                 key: source.key.clone(),
                 region,
                 by,
+                to,
             },
         })
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// An address that lets whoever has it read the object for so long.
+    pub(crate) async fn sign_for(&self, valid: Duration) -> Result<Url, SourceError> {
+        let expiry = PresigningConfig::expires_in(valid)
+            .map_err(|error| SourceError::Client(error.into()))?;
+        let signed = self
+            .client
+            .get_object()
+            .bucket(&self.asked.bucket)
+            .key(&self.asked.key)
+            .presigned(expiry)
+            .await
+            .map_err(|error| match cause::<CredentialsError>(&error) {
+                Some(error) => credentials::explain(error),
+                None => self.no_address(error),
+            })?;
+        let mut url = address::url(signed.uri(), &self.asked.key)
+            .ok_or_else(|| self.no_address("it is no URL"))?;
+        if self.asked.by == By::Anybody {
+            url.set_query(None);
+        }
+        Ok(url)
     }
 
     /// Judges the first bytes of what came: some stores call a refusal a
@@ -83,25 +125,7 @@ impl Signer {
 #[async_trait]
 impl Sign for Signer {
     async fn sign(&self) -> Result<Url, SourceError> {
-        let expiry = PresigningConfig::expires_in(VALIDITY)
-            .map_err(|error| SourceError::Client(error.into()))?;
-        let signed = self
-            .client
-            .get_object()
-            .bucket(&self.asked.bucket)
-            .key(&self.asked.key)
-            .presigned(expiry)
-            .await
-            .map_err(|error| match cause::<CredentialsError>(&error) {
-                Some(error) => credentials::explain(error),
-                None => self.no_address(error),
-            })?;
-        let mut url = address::url(signed.uri(), &self.asked.key)
-            .ok_or_else(|| self.no_address("it is no URL"))?;
-        if self.asked.by == By::Anybody {
-            url.set_query(None);
-        }
-        Ok(url)
+        self.sign_for(VALIDITY).await
     }
 
     fn location(&self) -> String {

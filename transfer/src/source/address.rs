@@ -17,9 +17,16 @@ use crate::options::AddressPolicy;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refused(pub(super) IpAddr);
 
+impl Refused {
+    /// The address.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.0
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "imports may not use the address {}", self.0)
+        write!(f, "transfers may not use the address {}", self.0)
     }
 }
 

@@ -128,7 +128,7 @@ impl Way<'_> {
     }
 
     /// What a client's error means.
-    pub(super) fn explain(&self, url: &Url, error: reqwest::Error) -> SourceError {
+    pub(crate) fn explain(&self, url: &Url, error: reqwest::Error) -> SourceError {
         let location = shown(url);
         let source = error.without_url();
         if let Some(Refused(address)) = cause::<Refused>(&source) {

@@ -8,7 +8,7 @@ use crate::error::SourceError;
 use crate::options::Options;
 
 /// Counts tries of one thing and paces them. Progress starts the count anew.
-pub(super) struct Retry {
+pub(crate) struct Retry {
     failures: u32,
     limit: u32,
     initial: Duration,
@@ -16,7 +16,7 @@ pub(super) struct Retry {
 }
 
 impl Retry {
-    pub(super) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options) -> Self {
         Self {
             failures: 0,
             limit: options.retries,
@@ -26,7 +26,7 @@ impl Retry {
     }
 
     /// Something was achieved since the last failure.
-    pub(super) fn progressed(&mut self) {
+    pub(crate) fn progressed(&mut self) {
         self.failures = 0;
     }
 
@@ -34,7 +34,7 @@ impl Retry {
     ///
     /// # Errors
     /// Gives `error` back when it is one too many.
-    pub(super) fn count(&mut self, error: SourceError) -> Result<(), SourceError> {
+    pub(crate) fn count(&mut self, error: SourceError) -> Result<(), SourceError> {
         if self.failures >= self.limit {
             return Err(error);
         }
@@ -47,7 +47,7 @@ impl Retry {
     ///
     /// # Errors
     /// Gives `error` back when it is final, or one too many.
-    pub(super) async fn pause(
+    pub(crate) async fn pause(
         &mut self,
         error: SourceError,
         asked: Option<Duration>,

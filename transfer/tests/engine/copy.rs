@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hypercloud_transfer::{
-    CancellationToken, CopyCheckpoint, CopyMode, CopyObserver, CopyRequest, CopySource, DiskFile,
-    Options, Progress, TargetSpec, TransferError, copy,
+    CancellationToken, CopyCheckpoint, CopyMode, CopyObserver, CopyRequest, DiskFile, Options,
+    Progress, RawDisk, TargetSpec, TransferError, copy,
 };
 
 const MIB: usize = 1 << 20;
 
-fn source_file(directory: &Path) -> CopySource {
-    CopySource::DiskFile {
+fn source_file(directory: &Path) -> RawDisk {
+    RawDisk::DiskFile {
         directory: directory.into(),
         name: "disk.img".into(),
     }
@@ -35,7 +35,7 @@ fn target_file(directory: &Path) -> TargetSpec {
     })
 }
 
-fn request(source: CopySource, target: TargetSpec, mode: CopyMode) -> CopyRequest {
+fn request(source: RawDisk, target: TargetSpec, mode: CopyMode) -> CopyRequest {
     CopyRequest {
         source,
         target,

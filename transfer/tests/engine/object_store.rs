@@ -5,8 +5,8 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use hypercloud_transfer::{
-    AddressPolicy, ObjectStore, ObjectStoreCredentials, ObjectStoreSource, Options, Secret, Side,
-    SourceSpec, TransferError, probe,
+    AddressPolicy, ObjectStore, ObjectStoreCredentials, Options, Secret, Side, SourceSpec,
+    StoredObject, TransferError, probe,
 };
 use s3s::Body;
 
@@ -23,8 +23,8 @@ fn keys() -> ObjectStoreCredentials {
 }
 
 /// An object in the store at an address, asked for with the right keys.
-fn object(endpoint: &str, key: &str) -> ObjectStoreSource {
-    ObjectStoreSource {
+fn object(endpoint: &str, key: &str) -> StoredObject {
+    StoredObject {
         bucket: BUCKET.into(),
         key: key.into(),
         store: ObjectStore {
@@ -46,7 +46,7 @@ fn named(store: &Store) -> String {
     format!("http://localhost:{}", store.address.port())
 }
 
-async fn fetch(source: ObjectStoreSource) -> Result<Vec<u8>, TransferError> {
+async fn fetch(source: StoredObject) -> Result<Vec<u8>, TransferError> {
     let target = tempfile::tempdir().unwrap();
     let source = SourceSpec::ObjectStore(source);
     run(source, file(target.path()), &options()).await?;
@@ -54,7 +54,7 @@ async fn fetch(source: ObjectStoreSource) -> Result<Vec<u8>, TransferError> {
 }
 
 /// Looks at an object, expecting to fail; nothing secret is in the words.
-async fn fail(source: ObjectStoreSource) -> TransferError {
+async fn fail(source: StoredObject) -> TransferError {
     let error = probe(&SourceSpec::ObjectStore(source), &options())
         .await
         .expect_err("the probe should fail");
@@ -196,7 +196,7 @@ async fn everybody_may_read_what_is_public() {
 async fn what_is_wrong_is_named_and_final() {
     let store = Store::start(Setup::with("disk", &[1; 512])).await;
     let good = || object(&at(&store), "disk");
-    let with = |access_key_id: &str, secret: &str| ObjectStoreSource {
+    let with = |access_key_id: &str, secret: &str| StoredObject {
         store: ObjectStore {
             credentials: ObjectStoreCredentials::Keys {
                 access_key_id: access_key_id.into(),
@@ -207,7 +207,7 @@ async fn what_is_wrong_is_named_and_final() {
         },
         ..good()
     };
-    let bucket = |bucket: &str| ObjectStoreSource {
+    let bucket = |bucket: &str| StoredObject {
         bucket: bucket.into(),
         ..good()
     };

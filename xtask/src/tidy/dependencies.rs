@@ -66,6 +66,11 @@ const RULES: &[Rule] = &[
         never: &["kube", "tokio"],
     },
     Rule {
+        folder: "tests/store",
+        siblings: &[],
+        never: &["kube", "aws-sdk-s3"],
+    },
+    Rule {
         folder: "bench",
         siblings: &["hypercloud-disk"],
         never: &["tokio"],

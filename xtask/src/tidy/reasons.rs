@@ -1,5 +1,5 @@
-//! Every reason that an image's status can show stands in the README, where
-//! whoever meets it looks for it.
+//! Every reason that the status of an image or export can show stands in the
+//! README, where whoever meets it looks for it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,12 +9,14 @@ use anyhow::Context;
 
 use super::SourceFile;
 
-/// Where reasons of images come from.
+/// Where reasons of images and exports come from.
 const PLACES: &[&str] = &[
     "inventory/src/",
     "disk/src/",
     "transfer/src/",
     "node-agent/src/",
+    "coordinator/src/access/",
+    "coordinator/src/export/",
     "coordinator/src/image/",
 ];
 

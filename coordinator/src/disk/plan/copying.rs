@@ -79,7 +79,7 @@ pub(super) fn plan(seen: &Observation, task: &Task<'_>, prime: &PrimeSeen, now: 
     let name = seen.holder_name();
     match step(seen, &name, source, target, many_nodes, now) {
         Step::Clear(actions) | Step::Release(actions) => acting(actions),
-        Step::CreateHolder => Plan::act(Action::CreateHolder(holder), Verdict::Keep, Again::Now),
+        Step::CreateHolder => Plan::one(Action::CreateHolder(holder), Verdict::Keep, Again::Now),
         Step::Wait { reason, message } => wait(&reason, message),
         Step::Pause => Plan::say(Verdict::Keep, Again::After(RECHECK)),
         Step::Choose {
@@ -96,9 +96,9 @@ pub(super) fn plan(seen: &Observation, task: &Task<'_>, prime: &PrimeSeen, now: 
         }
         Step::Start { node, job } => {
             let action = Action::Copy(copy::Action::StartJob { node, job });
-            Plan::act(action, Verdict::Keep, Again::OnChange)
+            Plan::one(action, Verdict::Keep, Again::OnChange)
         }
-        Step::Copying { node, job } => {
+        Step::Working { node, job } => {
             Plan::say(Verdict::Copying { node, job }, Again::After(RECHECK))
         }
         Step::Completed(job) => Plan::say(Verdict::Copied(job), Again::Now),

@@ -14,7 +14,7 @@ use super::super::observation::Observation;
 use super::super::verdict::{Action, Plan, Verdict, waiting};
 use super::delete_claim;
 use crate::again::Again;
-use crate::copy::ending::{self, Ending, PATIENCE, Remains};
+use crate::work::ending::{self, Ending, PATIENCE, Remains};
 
 /// How often the end of something is looked for.
 const RECHECK: Duration = Duration::from_secs(5);

@@ -58,7 +58,7 @@ pub(super) fn finish(seen: &Observation, now: Timestamp) -> Option<Plan> {
         resource_version: volume.resource_version.clone(),
         claim_uid: claim.uid.clone(),
     };
-    Some(Plan::act(action, verdict, Again::Now))
+    Some(Plan::one(action, verdict, Again::Now))
 }
 
 /// The step that comes next, the disk's claim being there.
@@ -168,7 +168,7 @@ fn begin(seen: &Observation, task: &Task<'_>) -> Plan {
         size: recipe.size.bytes,
         node,
     };
-    Plan::act(Action::CreatePrime(prime), Verdict::Keep, Again::Now)
+    Plan::one(Action::CreatePrime(prime), Verdict::Keep, Again::Now)
 }
 
 /// The node that the prime claim is made for. Source and copy have to meet on
@@ -208,7 +208,7 @@ fn node_for_copy(
     );
     let verdict = waiting(DiskPhase::Pending, "SourceElsewhere", message);
     let action = place_again(task.claim, Some((*node).clone()));
-    Err(Box::new(Plan::act(action, verdict, Again::OnChange)))
+    Err(Box::new(Plan::one(action, verdict, Again::OnChange)))
 }
 
 fn list(nodes: &[String]) -> String {

@@ -11,8 +11,8 @@ use super::super::verdict::{Action, Plan, Verdict, waiting};
 use super::delete_claim;
 use crate::again::{Again, RECHECK};
 use crate::agents::seen::AGENT_LIMIT;
-use crate::copy::leftovers::{cancel, release};
 use crate::holder::HolderSeen;
+use crate::work::leftovers::{cancel, release};
 
 /// After the end of every try: nothing is kept but a claim that was the
 /// disk once.

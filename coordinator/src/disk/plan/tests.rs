@@ -141,6 +141,7 @@ fn of_snapshot() -> Observation {
         snapshot: SnapshotSeen {
             uid: "snapshot".into(),
             deleting: false,
+            taken: None,
             claim: Some("root".into()),
             ready: true,
             problem: None,
@@ -267,7 +268,7 @@ fn asked(storage: &str, mode: Option<VolumeMode>, class: Option<&str>) -> Option
 fn first_the_finalizer_and_nonsense_not_even_that() {
     let mut seen = of_image();
     seen.disk.metadata.finalizers = None;
-    let expected = Plan::act(Action::AddFinalizer, Verdict::Keep, Again::Now);
+    let expected = Plan::one(Action::AddFinalizer, Verdict::Keep, Again::Now);
     assert_eq!(decide(&seen), expected);
     seen.disk.spec.pvc_name = Some("both".into());
     assert_eq!(fails(&seen), "SourceInvalid");

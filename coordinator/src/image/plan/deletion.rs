@@ -96,7 +96,7 @@ fn step(seen: &Observation, asked: Timestamp, now: Timestamp) -> Plan {
             Some(_) => {}
         }
     }
-    Plan::act(Action::RemoveFinalizer, Verdict::Keep, Again::OnChange)
+    Plan::one(Action::RemoveFinalizer, Verdict::Keep, Again::OnChange)
 }
 
 /// A node whose agent has a job of the image, or may have one, and is away,

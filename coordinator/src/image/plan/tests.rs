@@ -13,9 +13,9 @@ use hypercloud_api::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::super::observation::*;
-use super::super::source::{WantedPlace, WantedSource};
 use super::super::verdict::TryFailure;
 use super::*;
+use crate::access::wanted::{WantedPlace, WantedSource};
 use crate::agents::source::SourceUrl;
 use crate::agents::{AgentsSeen, Failure, ImportJob, Job, JobSeen, JobState, VolumeKind};
 use crate::holder::{HolderSeen, HolderState, Problem};

@@ -3,11 +3,11 @@
 use hypercloud_api::{ImagePhase, TransferStatus};
 use k8s_openapi::jiff::Timestamp;
 
-use super::super::access::{Scope, is_guarded};
 use super::super::observation::{ClaimSeen, Observation};
 use super::super::retry;
 use super::super::validate::Wanted;
 use super::super::verdict::{Action, Plan, TryFailure, Verdict, waiting};
+use crate::access::{Scope, is_guarded};
 use crate::again::{Again, RECHECK};
 use crate::agents::seen::{AGENT_GRACE, AGENT_LIMIT};
 use crate::agents::{AgentState, Facts, ImportJob, Job, JobState};
@@ -48,7 +48,7 @@ fn detach(seen: &Observation, now: Timestamp) -> Plan {
     if holder.deleting_since.is_some() {
         return Plan::say(Verdict::Keep, Again::After(RECHECK));
     }
-    Plan::act(
+    Plan::one(
         Action::DeleteHolder {
             name: holder.name.clone(),
             uid: holder.uid.clone(),
@@ -61,7 +61,7 @@ fn detach(seen: &Observation, now: Timestamp) -> Plan {
 /// Brings the volume to a node, and settles on that node's agent.
 fn choose(seen: &Observation, claim: &ClaimSeen, id: &str, now: Timestamp) -> Plan {
     let Some(holder) = seen.holder() else {
-        return Plan::act(
+        return Plan::one(
             Action::CreateHolder,
             waiting(
                 ImagePhase::Preparing,
@@ -141,7 +141,7 @@ fn follow(seen: &Observation, task: &Task<'_>, transfer: &TransferStatus, now: T
     if holder.state != HolderState::Holding {
         return wait_for_holder(claim, None);
     }
-    Plan::act(
+    Plan::one(
         Action::StartJob {
             node: node.clone(),
             job: ImportJob {

@@ -13,7 +13,7 @@ use super::super::observation::Observation;
 use super::super::verdict::{Action, Plan, Verdict, waiting};
 use crate::again::{Again, RECHECK};
 use crate::copy;
-use crate::copy::ending::{Ending, PATIENCE, Remains, step};
+use crate::work::ending::{Ending, PATIENCE, Remains, step};
 
 /// How often what is being deleted is looked at.
 const SOON: Duration = Duration::from_secs(3);

@@ -9,7 +9,8 @@ use super::super::observation::{Observation, TargetSeen};
 use super::super::verdict::{Action, Plan, Verdict, failed, waiting};
 use super::{SOON, is_begun, pvc, wait_for_claim};
 use crate::again::Again;
-use crate::copy::{leftovers, retry};
+use crate::volume::users::in_words;
+use crate::work::{leftovers, retry};
 
 /// How long the volume's users are waited for.
 const USERS_LIMIT: SignedDuration = SignedDuration::from_mins(5);
@@ -137,19 +138,7 @@ fn in_use(seen: &Observation, now: Timestamp) -> Plan {
         "the claim {} was in use for {} minutes, by {}; nothing was written: stop what uses it, and create another rollback",
         pvc(seen),
         USERS_LIMIT.as_mins(),
-        pods(&seen.users)
+        in_words(&seen.users)
     );
     Plan::say(failed("VolumeInUse", message), Again::Now)
-}
-
-/// Names of pods, in words.
-pub(in super::super) fn pods(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let kind = if names.len() == 1 { "pod" } else { "pods" };
-    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>();
-    let more = match names.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("the {kind} {}{more}", shown.join(", "))
 }

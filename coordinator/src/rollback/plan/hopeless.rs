@@ -50,10 +50,8 @@ fn lost_snapshot(seen: &Observation) -> Option<Plan> {
     let status = seen.status()?;
     // What was restored while the snapshot was there is of that snapshot; one
     // of its name may have come since.
-    let usable = |restored: &RestoredSeen| {
-        restored.deleting_since.is_none() && !restored.lost && restored.volume_name.is_some()
-    };
-    if is_begun(seen) && seen.restored.as_ref().is_some_and(usable) {
+    let usable = seen.restored.as_ref().is_some_and(RestoredSeen::is_usable);
+    if is_begun(seen) && usable {
         return None;
     }
     let same = |snapshot: &&SnapshotSeen| {

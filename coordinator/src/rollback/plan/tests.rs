@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 mod begun;
 
 use super::*;
-use crate::agents::{AgentsSeen, CopyJob, CopyVolume, JobSeen, JobState, Progress, VolumeKind};
+use crate::agents::{AgentsSeen, CopyJob, JobSeen, JobState, JobVolume, Progress, VolumeKind};
 use crate::holder::{HolderSeen, HolderState, Problem};
 use crate::rollback::status;
 use crate::volume::snapshot::{ContentSeen, SnapshotSeen};
@@ -32,15 +32,13 @@ fn fresh() -> Observation {
         rollback,
         target: Some(TargetSeen {
             uid: "claim".into(),
-            deleting: false,
-            lost: false,
             volume_name: Some("pv".into()),
             volume_handle: Some("vol".into()),
             storage_class: Some("fast".into()),
             mode: hypercloud_api::VolumeMode::Block,
             access_modes: vec!["ReadWriteOnce".into()],
             capacity: 2 << 30,
-            nodes: None,
+            ..TargetSeen::default()
         }),
         snapshot: Some(SnapshotSeen {
             uid: "snap".into(),
@@ -97,11 +95,8 @@ fn held() -> Observation {
     let mut seen = accepted();
     seen.restored = Some(RestoredSeen {
         uid: "restored".into(),
-        since: None,
-        deleting_since: None,
-        lost: false,
         volume_name: Some("pv-restored".into()),
-        problem: None,
+        ..RestoredSeen::default()
     });
     seen.holders = vec![holder(0, HolderState::Holding)];
     seen

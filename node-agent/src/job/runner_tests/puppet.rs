@@ -9,12 +9,14 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{CopyOrder, Engine, ImportOrder, Imported, Observer};
+use crate::engine::{CopyOrder, Engine, ExportOrder, Exported, ImportOrder, Imported, Observer};
 use crate::job::board::{Change, Status};
 use crate::job::runner::{Jobs, StartError};
-use crate::job::spec::{CopySpec, ImportSpec, JobId, JobSpec};
-use crate::job::state::{Failure, Phase, Progress};
-use crate::source::{Access, Facts, Format, HttpUrl, Source};
+use crate::job::spec::{
+    Compression, CopySpec, ExportFormat, ExportSpec, ImportSpec, JobId, JobSpec,
+};
+use crate::job::state::{ExportedObject, Failure, Phase, Progress};
+use crate::source::{Access, Facts, Format, HttpUrl, ObjectLocation, Secret, Source};
 use crate::volume::{
     Absence, PodUid, PodVolume, Volume, VolumeError, VolumeMode, VolumeName, Volumes,
 };
@@ -39,9 +41,27 @@ pub(super) struct Copying {
     pub end: oneshot::Sender<Result<Progress, Failure>>,
 }
 
+/// One export that waits for the test to end it.
+pub(super) struct Exporting {
+    pub order: ExportOrder,
+    pub observer: Arc<dyn Observer>,
+    pub stop: CancellationToken,
+    /// Dropping it makes the export panic.
+    pub end: oneshot::Sender<Result<Exported, Failure>>,
+}
+
+/// An upload that is to be discarded, and by whom; the test answers.
+pub(super) struct Discarding {
+    pub upload: String,
+    pub access: Access,
+    pub answer: oneshot::Sender<Result<(), Failure>>,
+}
+
 pub(super) struct Puppet {
     imports: mpsc::UnboundedSender<Running>,
     copies: mpsc::UnboundedSender<Copying>,
+    exports: mpsc::UnboundedSender<Exporting>,
+    discards: mpsc::UnboundedSender<Discarding>,
 }
 
 #[async_trait]
@@ -84,6 +104,48 @@ impl Engine for Puppet {
         self.copies.send(copying).unwrap();
         ended.await.expect("the test lets this copy die")
     }
+
+    async fn export(
+        &self,
+        order: ExportOrder,
+        observer: Arc<dyn Observer>,
+        stop: CancellationToken,
+    ) -> Result<Exported, Failure> {
+        let (end, ended) = oneshot::channel();
+        let exporting = Exporting {
+            order,
+            observer,
+            stop,
+            end,
+        };
+        self.exports.send(exporting).unwrap();
+        ended.await.expect("the test lets this export die")
+    }
+
+    async fn discard_upload(
+        &self,
+        _: &ObjectLocation,
+        access: &Access,
+        upload: &str,
+    ) -> Result<(), Failure> {
+        let (answer, answered) = oneshot::channel();
+        let discarding = Discarding {
+            upload: upload.to_owned(),
+            access: access.clone(),
+            answer,
+        };
+        self.discards.send(discarding).unwrap();
+        answered.await.expect("the test answers")
+    }
+
+    async fn presign(
+        &self,
+        object: &ObjectLocation,
+        _: &Access,
+        _: Duration,
+    ) -> Result<Secret, Failure> {
+        Ok(Secret::new(object.to_string()))
+    }
 }
 
 /// Volumes that are there, but for those called "missing" and "exchanged".
@@ -116,13 +178,22 @@ pub(super) struct Node {
     pub jobs: Jobs,
     running: Mutex<mpsc::UnboundedReceiver<Running>>,
     copying: Mutex<mpsc::UnboundedReceiver<Copying>>,
+    exporting: Mutex<mpsc::UnboundedReceiver<Exporting>>,
+    discarding: Mutex<mpsc::UnboundedReceiver<Discarding>>,
 }
 
 impl Node {
     pub fn start(journal: &Path, concurrent: usize) -> Self {
         let (imports, running) = mpsc::unbounded_channel();
         let (copies, copying) = mpsc::unbounded_channel();
-        let engine = Arc::new(Puppet { imports, copies });
+        let (exports, exporting) = mpsc::unbounded_channel();
+        let (discards, discarding) = mpsc::unbounded_channel();
+        let engine = Arc::new(Puppet {
+            imports,
+            copies,
+            exports,
+            discards,
+        });
         let (jobs, set_aside) =
             Jobs::open(journal, engine, Arc::new(Imagined), concurrent).unwrap();
         assert!(set_aside.is_empty(), "{set_aside:?}");
@@ -130,6 +201,8 @@ impl Node {
             jobs,
             running: Mutex::new(running),
             copying: Mutex::new(copying),
+            exporting: Mutex::new(exporting),
+            discarding: Mutex::new(discarding),
         }
     }
 
@@ -152,9 +225,26 @@ impl Node {
             .unwrap()
     }
 
-    /// Whether no import and no copy waits to be driven.
+    pub async fn next_export(&self) -> Exporting {
+        timeout(DEADLINE, self.exporting.lock().await.recv())
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    pub async fn next_discard(&self) -> Discarding {
+        timeout(DEADLINE, self.discarding.lock().await.recv())
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    /// Whether no import, copy, export or discard waits to be driven.
     pub async fn none_waits(&self) -> bool {
-        self.running.lock().await.is_empty() && self.copying.lock().await.is_empty()
+        self.running.lock().await.is_empty()
+            && self.copying.lock().await.is_empty()
+            && self.exporting.lock().await.is_empty()
+            && self.discarding.lock().await.is_empty()
     }
 
     pub async fn until(&self, name: &str, wanted: impl Fn(&Phase) -> bool) -> Status {
@@ -191,6 +281,42 @@ pub(super) fn copy(source: &str, target: &str) -> CopySpec {
         target: pod_volume(target),
         only_differences: true,
     }
+}
+
+pub(super) fn export(volume: &str) -> ExportSpec {
+    ExportSpec {
+        volume: pod_volume(volume),
+        object: ObjectLocation {
+            bucket: "images".into(),
+            key: "disk".into(),
+            endpoint: Some(HttpUrl::parse("http://store.test").unwrap()),
+            region: None,
+            path_style: true,
+        },
+        format: ExportFormat::Qcow2(Compression::Zlib),
+        overwrite: false,
+        owner: None,
+        digest: true,
+        needs_access: false,
+    }
+}
+
+pub(super) fn object() -> ExportedObject {
+    ExportedObject {
+        size: 100,
+        virtual_size: 4096,
+        etag: Some("\"e\"".into()),
+        checksum: None,
+        address: "http://store.test/images/disk".into(),
+    }
+}
+
+pub(super) fn exported() -> Result<Exported, Failure> {
+    Ok(Exported {
+        progress: progress(4096),
+        digest: None,
+        object: object(),
+    })
 }
 
 pub(super) fn spec(volume: &str) -> ImportSpec {

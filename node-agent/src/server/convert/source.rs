@@ -1,4 +1,5 @@
-//! A source in a request: where it is, and apart from that how it is reached.
+//! A source or an object in a request: where it is, and apart from that how
+//! it is reached.
 
 use axum::http::{HeaderName, HeaderValue};
 use hypercloud_proto::agent::v1 as proto;
@@ -43,7 +44,10 @@ pub(in crate::server) fn source(
 ) -> Result<(Source, Access), SourceError> {
     match source.and_then(|s| s.kind).ok_or(SourceError::Missing)? {
         Kind::Http(http) => web(http),
-        Kind::ObjectStore(object) => store(object),
+        Kind::ObjectStore(stored) => {
+            let (location, access) = object(stored)?;
+            Ok((Source::ObjectStore(location), access))
+        }
     }
 }
 
@@ -76,7 +80,10 @@ fn header(header: proto::Header) -> Result<Header, SourceError> {
     })
 }
 
-fn store(object: proto::StoredObject) -> Result<(Source, Access), SourceError> {
+/// The object, and how its store is reached.
+pub(in crate::server) fn object(
+    object: proto::StoredObject,
+) -> Result<(ObjectLocation, Access), SourceError> {
     let proto::StoredObject {
         bucket,
         key,
@@ -110,7 +117,7 @@ fn store(object: proto::StoredObject) -> Result<(Source, Access), SourceError> {
         authorities,
         ..Access::default()
     };
-    Ok((Source::ObjectStore(location), access))
+    Ok((location, access))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The API server holds the resources to their schemas and their rules.
 
 mod disk;
+mod export;
 mod rollback;
 
 use e2e::cluster::{Cluster, Scope};

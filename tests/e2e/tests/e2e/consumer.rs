@@ -1,11 +1,11 @@
 //! A machine boots from a disk as it would under KubeVirt: in a pod without
 //! rights, as user 107, which knows nothing but the claim. What it writes goes
-//! back with a rollback, and never into the image.
+//! back with a rollback, goes out with an export, and never into the image.
 
 use e2e::cluster::Scope;
 use e2e::machine::{self, Run};
 use e2e::source::stage;
-use e2e::{disk, image, reader, rollback, vm_disk};
+use e2e::{disk, export, image, reader, rollback, vm_disk};
 use hypercloud_api::names;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
@@ -44,7 +44,10 @@ async fn machines_boot_side_by_side_from_clones_of_an_image() -> anyhow::Result<
         one.time,
         two.time
     );
-    there_and_back(&scope, "one", "Block").await?;
+    tokio::try_join!(
+        there_and_back(&scope, "one", "Block"),
+        out_and_in(&scope, "two"),
+    )?;
     let (expected, size) = oracle()?;
     let claim = names::image_claim(IMAGE);
     let sha256 = reader::block_sha256(&scope, &claim, size).await?;
@@ -88,6 +91,32 @@ async fn there_and_back(scope: &Scope, claim: &str, mode: &str) -> anyhow::Resul
     let run = machine::boot(scope, claim, mode, LAST).await?;
     assert_eq!(run.answers, ["first", "first"], "{}", run.transcript);
     assert_eq!(claims.get(claim).await?.uid(), uid, "another claim");
+    Ok(())
+}
+
+/// Exports the disk, imports the object as an image with the same Secret, and
+/// boots a disk of that: it has what a machine wrote to the first.
+async fn out_and_in(scope: &Scope, claim: &str) -> anyhow::Result<()> {
+    let store = export::store(&scope.cluster).await?;
+    export::keys(scope).await?;
+    let spec = export::spec(&store, claim, "machine", json!({}));
+    export::start(scope, "out", spec).await?;
+    let exported = export::succeeded(scope, "out").await?;
+    let source = json!({
+        "objectStore": export::object(&store, "machine"),
+        "secretRef": {"name": export::SECRET},
+        "format": "qcow2"
+    });
+    image::from(scope, "in", source, "Block").await?;
+    image::ready(scope, "in", image::IMPORT).await?;
+    let disk = exported.disk.unwrap_or_default();
+    let size = disk.virtual_size as u64;
+    let found = reader::block_sha256(scope, &names::image_claim("in"), size).await?;
+    assert_eq!(disk.digest, Some(format!("sha256:{found}")));
+    let spec = json!({"virtualMachineImageName": "in"});
+    vm_disk::of(scope, "again", spec).await?;
+    let run = machine::boot(scope, "again", "Block", &["ls /root"]).await?;
+    assert_eq!(run.answers, ["other"], "{}", run.transcript);
     Ok(())
 }
 

@@ -9,6 +9,7 @@ mod consumer;
 mod deletion;
 mod disk;
 mod documents;
+mod export;
 mod interruption;
 mod object_store;
 mod packed;
@@ -17,8 +18,3 @@ mod privilege;
 mod protection;
 mod refusal;
 mod rollback;
-
-// The same object store that the engine is tested with.
-#[allow(dead_code, clippy::unwrap_used)]
-#[path = "../../../../transfer/tests/engine/store.rs"]
-mod store;

@@ -5,8 +5,7 @@ use e2e::disk::{self, Disk, Recipe};
 use e2e::{access, image, reader, system};
 use hypercloud_api::VirtualMachineImage;
 use serde_json::{Value, json};
-
-use super::store::{BUCKET, KEYS, Setup, Store};
+use test_store::{BUCKET, KEYS, Setup, Store};
 
 const MIB: u64 = 1 << 20;
 const OBJECT: &str = "disks/small.qcow2";
@@ -26,7 +25,7 @@ async fn stage(test: &str) -> anyhow::Result<(Scope, Store, Disk)> {
         address: cluster.address_for_pods().await?,
         ..Setup::with(OBJECT, &std::fs::read(&disk.image)?)
     };
-    let store = Store::start(setup).await;
+    let store = Store::start(setup).await?;
     Ok((cluster.scope(test).await?, store, disk))
 }
 
@@ -36,7 +35,7 @@ fn object(store: &Store) -> Value {
         "objectStore": {
             "bucketName": BUCKET,
             "objectName": OBJECT,
-            "endpoint": format!("http://{}", store.address),
+            "endpoint": store.endpoint(),
             "region": "us-east-1",
             "forcePathStyle": true
         },

@@ -68,7 +68,8 @@ async fn the_coordinator_reads_secrets_by_their_names_and_collects_none() -> any
             ("get", true),
             ("list", false),
             ("watch", false),
-            ("create", false),
+            // For the addresses by which exports are fetched.
+            ("create", kind.1 == "secrets"),
             ("update", false),
             ("patch", false),
             ("delete", false),

@@ -195,7 +195,7 @@ async fn an_images_claim_is_mounted_by_nobody_and_cloned_by_anybody() -> anyhow:
         refused(&admin, &scope, workload(version, kind, &base), &said).await?;
         allowed(&admin, &scope, workload(version, kind, "root")).await?;
     }
-    for claim in ["vmprime-0", "vmrollback-0"] {
+    for claim in ["vmprime-0", "vmrollback-0", "vmexport-0"] {
         let said = [claim, "mount the claim of the disk itself"];
         refused(&admin, &scope, pod(claim), &said).await?;
     }
@@ -255,6 +255,7 @@ async fn no_container_is_added_to_a_pod_on_a_reserved_claim() -> anyhow::Result<
         ("image", "vmim-base"),
         ("disk", "vmprime-0"),
         ("rollback", "vmrollback-0"),
+        ("export", "vmexport-0"),
     ] {
         // It waits for a claim that nobody makes.
         let mut waiting = pod(claim);

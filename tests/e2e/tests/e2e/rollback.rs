@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use e2e::cluster::{Cluster, Scope};
-use e2e::{reader, rollback, system};
+use e2e::volume::{BLOCK, FILESYSTEM};
+use e2e::{rollback, system};
 use hypercloud_api::VirtualMachineVolumeRollback;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
@@ -12,66 +13,10 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 const MIB: i64 = 1 << 20;
-
-/// How a volume of a mode is written to and read.
-#[derive(Clone, Copy)]
-struct Mode {
-    name: &'static str,
-    /// The disk inside the reader's pod.
-    disk: &'static str,
-}
-
-const BLOCK: Mode = Mode {
-    name: "Block",
-    disk: "/dev/volume",
-};
-const FILESYSTEM: Mode = Mode {
-    name: "Filesystem",
-    disk: "/volume/disk.img",
-};
-
-impl Mode {
-    /// Runs `script` in a pod on the claim, in which `$DISK` is the disk.
-    async fn run(self, scope: &Scope, claim: &str, script: &str) -> anyhow::Result<String> {
-        let script = format!("set -e -o pipefail; DISK={}; {script}", self.disk);
-        reader::run(scope, claim, self.name, &script).await
-    }
-
-    /// SHA-256 of the first `mebibytes` of the disk.
-    async fn sha256(self, scope: &Scope, claim: &str, mebibytes: u64) -> anyhow::Result<String> {
-        let script = format!("head -c {} $DISK | sha256sum", mebibytes << 20);
-        self.run(scope, claim, &script).await
-    }
-
-    /// A disk of `mebibytes` with noise in its first `data` mebibytes and at
-    /// its end, and zeros between them.
-    async fn fill(
-        self,
-        scope: &Scope,
-        claim: &str,
-        mebibytes: u64,
-        data: u64,
-    ) -> anyhow::Result<()> {
-        let room = if self.name == "Block" {
-            mebibytes
-        } else {
-            mebibytes + 64
-        };
-        rollback::claim(scope, claim, self.name, room).await?;
-        let create = if self.name == "Block" {
-            String::new()
-        } else {
-            format!("truncate -s {mebibytes}M $DISK; chmod 0660 $DISK;")
-        };
-        let last = mebibytes - 1;
-        let script = format!(
-            "{create} dd if=/dev/urandom of=$DISK bs=1M count={data} conv=notrunc; \
-             dd if=/dev/urandom of=$DISK bs=1M count=1 seek={last} conv=notrunc; sync"
-        );
-        self.run(scope, claim, &script).await?;
-        Ok(())
-    }
-}
+/// A volume that takes some seconds to put back, and what of it differs, in
+/// MiB.
+const SIZE: u64 = 1536;
+const DATA: u64 = 1280;
 
 async fn scope(name: &str) -> anyhow::Result<Scope> {
     let cluster = Cluster::connect().await?;
@@ -221,13 +166,12 @@ async fn a_second_rollback_waits_for_the_first() -> anyhow::Result<()> {
 
 /// A rollback that has begun and has a while to go.
 async fn midway(name: &str) -> anyhow::Result<(Scope, String, String)> {
-    const SIZE: u64 = 3072;
     let scope = scope(name).await?;
-    BLOCK.fill(&scope, "disk", SIZE, 2560).await?;
+    BLOCK.fill(&scope, "disk", SIZE, DATA).await?;
     let before = BLOCK.sha256(&scope, "disk", SIZE).await?;
     rollback::snapshot(&scope, "before", "disk").await?;
-    let change = "dd if=/dev/urandom of=$DISK bs=1M count=2560 conv=notrunc; sync";
-    BLOCK.run(&scope, "disk", change).await?;
+    let change = format!("dd if=/dev/urandom of=$DISK bs=1M count={DATA} conv=notrunc; sync");
+    BLOCK.run(&scope, "disk", &change).await?;
     rollback::start(&scope, "back", "disk", "before").await?;
     let node = rollback::midway(&scope, "back").await?;
     // Meanwhile nobody is let in.
@@ -246,7 +190,7 @@ async fn midway(name: &str) -> anyhow::Result<(Scope, String, String)> {
 /// The rollback goes on and ends right.
 async fn ends_right(scope: Scope, before: &str) -> anyhow::Result<()> {
     let done = rollback::succeeded(&scope, "back", Duration::from_secs(400)).await?;
-    assert_eq!(BLOCK.sha256(&scope, "disk", 3072).await?, before);
+    assert_eq!(BLOCK.sha256(&scope, "disk", SIZE).await?, before);
     println!("{} MiB written", written(&done) / MIB);
     rollback::tidy(&scope, &done.uid().unwrap_or_default()).await?;
     scope.close().await
@@ -275,6 +219,6 @@ async fn whoever_is_killed_the_rollback_ends_right() -> anyhow::Result<()> {
     // Deleted in its middle, it is finished first.
     let (scope, before, _) = midway("rollback-deleted").await?;
     rollback::delete(&scope, "back", Duration::from_secs(400)).await?;
-    assert_eq!(BLOCK.sha256(&scope, "disk", 3072).await?, before);
+    assert_eq!(BLOCK.sha256(&scope, "disk", SIZE).await?, before);
     scope.close().await
 }

@@ -15,8 +15,8 @@ fn holding(directory: &Path, bytes: &[u8], sector: u32) -> Option<LoopDevice> {
     Some(device)
 }
 
-fn from(device: &LoopDevice) -> CopySource {
-    CopySource::BlockDevice(device.path().into())
+fn from(device: &LoopDevice) -> RawDisk {
+    RawDisk::BlockDevice(device.path().into())
 }
 
 fn to(device: &LoopDevice) -> TargetSpec {
@@ -139,7 +139,7 @@ fn two_states(place: &Path, size: u64) -> [std::path::PathBuf; 2] {
 }
 
 /// The bar of a rollback: of 10 GiB, 100 MiB changed.
-async fn bar(source: CopySource, target: TargetSpec, size: u64) {
+async fn bar(source: RawDisk, target: TargetSpec, size: u64) {
     let begun = std::time::Instant::now();
     let asked = request(source, target, CopyMode::Differences);
     let (options, watch) = (Options::default(), Arc::new(Watch::default()));

@@ -73,7 +73,7 @@ async fn what_is_no_plain_disk_is_not_read() {
             assert!(!error.is_retryable());
         }
     }
-    let outside = CopySource::DiskFile {
+    let outside = RawDisk::DiskFile {
         directory: to.path().into(),
         name: "../secret".into(),
     };
@@ -81,7 +81,7 @@ async fn what_is_no_plain_disk_is_not_read() {
     let error = copied(asked).await.unwrap_err();
     assert_eq!(error.reason(), "InvalidSourceName");
     let asked = request(
-        CopySource::BlockDevice("/dev/null".into()),
+        RawDisk::BlockDevice("/dev/null".into()),
         target_file(to.path()),
         CopyMode::Whole,
     );
@@ -136,7 +136,7 @@ async fn nothing_is_copied_onto_itself() {
             continue;
         };
         let asked = request(
-            CopySource::BlockDevice(device.path().into()),
+            RawDisk::BlockDevice(device.path().into()),
             TargetSpec::BlockDevice(device.path().into()),
             mode,
         );
@@ -166,7 +166,7 @@ async fn a_failed_read_names_the_side() {
         return;
     };
     for mode in MODES {
-        let source = CopySource::BlockDevice(device.path().into());
+        let source = RawDisk::BlockDevice(device.path().into());
         let asked = request(source, target_file(to.path()), mode);
         let error = copied(asked).await.unwrap_err();
         assert_eq!(error.reason(), "ReadFailed", "{}", error.message());
@@ -194,7 +194,7 @@ async fn a_failed_read_leaves_a_checkpoint() {
     let Some(device) = broken(place.path(), 16 * MIB) else {
         return;
     };
-    let source = CopySource::BlockDevice(device.path().into());
+    let source = RawDisk::BlockDevice(device.path().into());
     let asked = request(source, target_file(to.path()), CopyMode::Whole);
     let watch = Arc::new(Watch::default());
     let rare = Options {

@@ -12,7 +12,7 @@ fn deleted(mut seen: Observation) -> Observation {
 }
 
 fn off() -> Plan {
-    Plan::act(Action::RemoveFinalizer, Verdict::Keep, Again::OnChange)
+    Plan::one(Action::RemoveFinalizer, Verdict::Keep, Again::OnChange)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Volumes that are filled beside their source and then change hands.
 
 use super::*;
-use crate::agents::{CopyJob, CopyVolume, Failure, Job, JobSeen, JobState, VolumeKind};
+use crate::agents::{CopyJob, Failure, Job, JobSeen, JobState, JobVolume, VolumeKind};
 use crate::copy;
 
 /// A disk of a shared image, whose claim is there.
@@ -286,7 +286,7 @@ fn a_copy_goes_from_volume_to_volume() {
     };
     assert_eq!(decide(&seen), Plan::say(verdict, Again::Now));
     status(&mut seen).copy = chosen(None);
-    let volume = |name: &str, kind| CopyVolume {
+    let volume = |name: &str, kind| JobVolume {
         name: name.into(),
         kind,
     };

@@ -226,7 +226,7 @@ fn a_source_that_went_is_another_one() {
             uid: "claim".into(),
             resource_version: "7".into(),
         };
-        let expected = Plan::act(delete, Verdict::Keep, Again::Now);
+        let expected = Plan::one(delete, Verdict::Keep, Again::Now);
         assert_eq!(decide(&seen), expected);
         seen.claim = Some(bound(false));
         assert!(matches!(decide(&seen).verdict, Verdict::Ready { .. }));

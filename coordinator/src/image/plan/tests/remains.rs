@@ -28,7 +28,7 @@ fn a_ready_image_forgets_its_job_and_rests() {
     seen.agents.jobs = vec![job_on("n2", "uid-0", JobState::Succeeded)];
     assert_eq!(
         decide(&seen, 0),
-        Plan::act(cancel("n2", "uid-0"), Verdict::Ready, Again::Now)
+        Plan::one(cancel("n2", "uid-0"), Verdict::Ready, Again::Now)
     );
 }
 

@@ -22,7 +22,7 @@ fn what_makes_no_sense_fails_and_nothing_is_made() {
 fn the_finalizer_comes_first() {
     let mut seen = fresh();
     seen.image.metadata.finalizers = Some(vec!["other".into()]);
-    let expected = Plan::act(Action::AddFinalizer, Verdict::Keep, Again::Now);
+    let expected = Plan::one(Action::AddFinalizer, Verdict::Keep, Again::Now);
     assert_eq!(decide(&seen, 0), expected);
 }
 
@@ -62,7 +62,7 @@ fn a_rejection_is_not_forgotten_while_no_agent_is_there() {
     let update = ConditionUpdate {
         type_: super::super::super::SOURCE_VERIFIED,
         status: ConditionStatus::False,
-        reason: retry::REJECTED.into(),
+        reason: crate::access::rejection::REJECTED.into(),
         message: "change the Secret".into(),
     };
     let told = status(&mut seen);

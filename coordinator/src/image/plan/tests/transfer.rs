@@ -50,7 +50,7 @@ fn the_transfer_is_written_down_before_the_job_starts() {
     };
     assert_eq!(
         decide(&seen, 0),
-        Plan::act(start, Verdict::Keep, Again::OnChange)
+        Plan::one(start, Verdict::Keep, Again::OnChange)
     );
 }
 

@@ -15,7 +15,7 @@ fn the_volume_is_closed_before_the_job_is_chosen() {
 
 #[test]
 fn the_job_is_started_with_both_volumes() {
-    let volume = |name: &str| CopyVolume {
+    let volume = |name: &str| JobVolume {
         name: name.into(),
         kind: VolumeKind::Block,
     };
