@@ -27,7 +27,7 @@ pub(crate) enum Command {
     Devices(DevicesArguments),
     /// Look at disk images, import and export them
     #[command(subcommand)]
-    Image(ImageCommand),
+    Image(Box<ImageCommand>),
 }
 
 /// Work with HyperCloud Storage's disks and disk images.

@@ -34,7 +34,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(arguments) => carry_out(async move {
             match arguments.command {
                 Command::Devices(arguments) => devices::run(arguments),
-                Command::Image(command) => image::run(command).await,
+                Command::Image(command) => image::run(*command).await,
             }
         }),
         Err(code) => code,
