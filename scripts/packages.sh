@@ -22,6 +22,11 @@ needs=(
     /usr/sbin/sfdisk:fdisk
     /usr/sbin/mkfs.ext4:e2fsprogs
     /usr/sbin/losetup:mount
+    /usr/sbin/mkfs.xfs:xfsprogs
+    /usr/sbin/mkfs.btrfs:btrfs-progs
+    /usr/sbin/pvcreate:lvm2
+    /usr/sbin/cryptsetup:cryptsetup-bin
+    /usr/lib/systemd/systemd-udevd:udev
     /usr/sbin/nginx:nginx-light
     /usr/sbin/ip:iproute2
     /usr/bin/python3:python3

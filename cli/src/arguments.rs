@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hypercloud_transfer::{Checksum, ImageFormat};
 
+use crate::devices::DevicesArguments;
 use crate::export::ExportArguments;
 use crate::image::ImageExportArguments;
 use crate::rollback::RollbackArguments;
@@ -23,9 +24,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Devices(DevicesArguments),
     /// Look at disk images, import and export them
     #[command(subcommand)]
-    Image(ImageCommand),
+    Image(Box<ImageCommand>),
 }
 
 /// Work with HyperCloud Storage's disks and disk images.

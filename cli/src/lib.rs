@@ -9,6 +9,7 @@
 
 mod arguments;
 mod cluster;
+mod devices;
 mod export;
 mod image;
 mod journal;
@@ -32,7 +33,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match parsed::<Arguments>("hcs", arguments) {
         Ok(arguments) => carry_out(async move {
             match arguments.command {
-                Command::Image(command) => image::run(command).await,
+                Command::Devices(arguments) => devices::run(arguments),
+                Command::Image(command) => image::run(*command).await,
             }
         }),
         Err(code) => code,

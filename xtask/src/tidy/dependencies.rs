@@ -35,6 +35,11 @@ const RULES: &[Rule] = &[
         never: &["kube", "tonic"],
     },
     Rule {
+        folder: "inventory",
+        siblings: &[],
+        never: &["kube", "tokio", "tonic", "reqwest"],
+    },
+    Rule {
         folder: "node-agent",
         siblings: &["hypercloud-proto", "hypercloud-disk", "hypercloud-transfer"],
         never: &["kube", "k8s-openapi"],
@@ -49,6 +54,7 @@ const RULES: &[Rule] = &[
         siblings: &[
             "hypercloud-api",
             "hypercloud-disk",
+            "hypercloud-inventory",
             "hypercloud-proto",
             "hypercloud-transfer",
         ],
@@ -77,6 +83,7 @@ const SIBLINGS: &[&str] = &[
     "hypercloud-proto",
     "hypercloud-disk",
     "hypercloud-transfer",
+    "hypercloud-inventory",
     "hypercloud-coordinator",
     "node-agent",
     "hypercloud-cli",

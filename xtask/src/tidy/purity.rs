@@ -14,6 +14,7 @@ const PURE: &[&str] = &[
     "retry",
     "size",
     "verdict",
+    "classify",
 ];
 
 /// Crates of which those modules must exist; elsewhere the words may mean
@@ -23,6 +24,7 @@ const CRATES: &[&str] = &[
     "node-agent/src/",
     "api/src/",
     "disk/src/",
+    "inventory/src/",
 ];
 
 /// What an effect looks like in source text, with the reason it is refused.

@@ -11,6 +11,7 @@ use super::SourceFile;
 
 /// Where reasons of images and exports come from.
 const PLACES: &[&str] = &[
+    "inventory/src/",
     "disk/src/",
     "transfer/src/",
     "node-agent/src/",
@@ -68,7 +69,7 @@ fn reasons(text: &str) -> BTreeSet<&str> {
         .next()
         .unwrap_or_default();
     let mut found = BTreeSet::new();
-    for body in behind(text, "fn reason(") {
+    for body in behind(text, "fn reason(").chain(behind(text, "fn code(")) {
         let end = body.find("\n    }\n").unwrap_or(body.len());
         found.extend(words(&body[..end]));
     }

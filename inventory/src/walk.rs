@@ -1,0 +1,213 @@
+//! Reads a node, or a recorded tree of one, into a snapshot.
+//!
+//! A tree holds `sys`, `proc` and `run/udev` as a node does. Below `dev` it may
+//! hold the devices themselves, or files in their place. Nothing is executed
+//! and nothing is written. What cannot be read is left unknown: a walk fails
+//! only where there is no list of devices at all.
+
+mod mounts;
+mod sysfs;
+mod udev;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use crate::probe::{Opened, Opener};
+use crate::snapshot::{Number, Probe, Seen, Snapshot};
+
+/// Where a node's files are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    root: PathBuf,
+    live: bool,
+}
+
+/// A walk that found nothing to walk on.
+#[derive(Debug, thiserror::Error)]
+pub enum WalkError {
+    /// No list of block devices.
+    #[error("there are no block devices to read in {path}")]
+    NoDevices {
+        /// The folder that was tried.
+        path: PathBuf,
+        /// Why it could not be read.
+        source: io::Error,
+    },
+}
+
+impl Tree {
+    /// This node.
+    #[must_use]
+    pub fn live() -> Self {
+        Self::live_below("/")
+    }
+
+    /// This node, whose files a container sees below `root`.
+    #[must_use]
+    pub fn live_below(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            live: true,
+        }
+    }
+
+    /// The record of a node whose files are below `root`. Device nodes in it
+    /// are never opened: on this machine they would be other devices.
+    #[must_use]
+    pub fn recorded(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            live: false,
+        }
+    }
+
+    /// Whether it is this node rather than a record of one.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    pub(crate) fn file(&self, below: &str) -> PathBuf {
+        self.root.join(below)
+    }
+
+    /// The file's text without white space around it.
+    fn text(&self, below: &str) -> Option<String> {
+        read(&self.file(below))
+    }
+}
+
+/// A file's text, without the white space and zero bytes around it.
+fn read(path: &Path) -> Option<String> {
+    trimmed(&fs::read(path).ok()?)
+}
+
+/// The text of a file that is read at one go, as attributes in sysfs are: with
+/// hundreds of devices, asking for its size and its end would be half of the
+/// work.
+fn attribute(path: &Path) -> Option<String> {
+    let mut page = [0; 4096];
+    let mut file = File::open(path).ok()?;
+    let length = file.read(&mut page).ok()?;
+    if length == page.len() {
+        return read(path);
+    }
+    trimmed(page.get(..length)?)
+}
+
+fn trimmed(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    Some(text.to_owned())
+}
+
+/// Reads every block device of `tree` and what uses it; devices are opened by
+/// `opener`.
+///
+/// # Errors
+/// Where the tree has no list of block devices.
+pub fn walk(tree: &Tree, opener: &dyn Opener) -> Result<Snapshot, WalkError> {
+    let mut devices = sysfs::devices(tree)?;
+    let links = device_links(tree);
+    for device in &mut devices {
+        complete(tree, &links, device);
+    }
+    for device in &mut devices {
+        device.probe = probed(tree, opener, device);
+    }
+    Ok(Snapshot {
+        boot_id: tree.text("proc/sys/kernel/random/boot_id"),
+        hostname: tree.text("proc/sys/kernel/hostname"),
+        mounts: mounts::mounts(tree),
+        swaps: mounts::swaps(tree),
+        devices,
+    })
+}
+
+/// Adds what udev knows and the links to it.
+fn complete(tree: &Tree, links: &BTreeMap<String, Vec<String>>, device: &mut Seen) {
+    device.udev = device.number.and_then(|number| udev::record(tree, number));
+    if let Some(record) = device.udev.clone() {
+        udev::fill(device, &record);
+        device.links.extend(record.links);
+    }
+    if let Some(found) = links.get(&device.name) {
+        device.links.extend(found.iter().cloned());
+    }
+    device.links.sort();
+    device.links.dedup();
+}
+
+/// Folders below `dev` whose entries are links to devices.
+const LINK_FOLDERS: &[&str] = &[
+    "disk/by-id",
+    "disk/by-path",
+    "disk/by-uuid",
+    "disk/by-label",
+    "disk/by-partuuid",
+    "disk/by-partlabel",
+    "disk/by-diskseq",
+    "mapper",
+];
+
+/// Links that are there, by the name of the device they lead to.
+fn device_links(tree: &Tree) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for folder in LINK_FOLDERS {
+        let Ok(entries) = fs::read_dir(tree.file("dev").join(folder)) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let Ok(target) = fs::read_link(entry.path()) else {
+                continue;
+            };
+            let Some(name) = target.file_name().and_then(|name| name.to_str()) else {
+                continue;
+            };
+            let link = format!("/dev/{folder}/{}", entry.file_name().to_string_lossy());
+            found.entry(name.to_owned()).or_default().push(link);
+        }
+    }
+    found
+}
+
+/// Opens a device where that disturbs nobody and does not wait for ever.
+fn probed(tree: &Tree, opener: &dyn Opener, device: &Seen) -> Probe {
+    let suspended = device
+        .mapper
+        .as_ref()
+        .is_some_and(|mapper| mapper.suspended);
+    // An optical drive would close its tray, a floppy drive would start.
+    let stirs = ["sr", "fd"].iter().any(|driver| {
+        device
+            .name
+            .strip_prefix(driver)
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    });
+    if device.hidden || suspended || stirs || device.size == Some(0) {
+        return Probe::NotMade;
+    }
+    let path = tree.file("dev").join(&device.name);
+    let what = if tree.is_live() {
+        Opened::Device
+    } else {
+        Opened::File
+    };
+    match opener.open(&path, what, device) {
+        Probe::NotMade if tree.is_live() => {
+            Probe::Failed(format!("{} is not there", path.display()))
+        }
+        probe => probe,
+    }
+}
+
+/// A device's number in the form `8:0`.
+fn number(text: &str) -> Option<Number> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(Number {
+        major: major.parse().ok()?,
+        minor: minor.parse().ok()?,
+    })
+}

@@ -1,0 +1,147 @@
+//! Devices that come, change and go while they are watched. Needs root.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs::File;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use hypercloud_inventory::watch::{Change, Watch};
+use hypercloud_inventory::{Opened, Opener, Policy, Tree, classify, snapshot, walk};
+
+/// Opens nothing: what other loop devices hold is not looked at.
+struct Shut;
+
+impl Opener for Shut {
+    fn open(&self, _: &std::path::Path, _: Opened, _: &snapshot::Seen) -> snapshot::Probe {
+        snapshot::Probe::NotMade
+    }
+}
+
+fn losetup(arguments: &[&str]) -> String {
+    let output = Command::new("losetup").args(arguments).output().unwrap();
+    assert!(output.status.success(), "losetup {arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn size(name: &str) -> u64 {
+    let inventory = classify(&walk(&Tree::live(), &Shut).unwrap(), &Policy::default());
+    let found = inventory.devices.iter().find(|device| device.path == name);
+    found.map(|device| device.size).unwrap_or_default()
+}
+
+/// Waits until `right` holds after some change, and says how long that took.
+fn until(watch: &mut Watch, mut right: impl FnMut(Change) -> bool) -> Duration {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(20) {
+        if let Some(change) = watch.wait(Duration::from_secs(1)).unwrap()
+            && right(change)
+        {
+            return begin.elapsed();
+        }
+    }
+    panic!("no change made it right");
+}
+
+/// A loop device that goes with its test.
+struct Loop(String);
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_device_that_comes_grows_and_goes_is_seen_in_time() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: loop devices need root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    let file = File::create(&path).unwrap();
+    file.set_len(1 << 30).unwrap();
+    let mut watch = Watch::begin(&Tree::live()).unwrap();
+
+    let device = Loop(losetup(&["--find", "--show", path.to_str().unwrap()]));
+    let took = until(&mut watch, |change| {
+        change.events > 0 && size(&device.0) == 1 << 30
+    });
+    assert!(took < Duration::from_secs(2), "it came after {took:?}");
+
+    file.set_len(2 << 30).unwrap();
+    losetup(&["--set-capacity", &device.0]);
+    let took = until(&mut watch, |_| size(&device.0) == 2 << 30);
+    assert!(took < Duration::from_secs(2), "it grew after {took:?}");
+
+    let name = device.0.clone();
+    drop(device);
+    let took = until(&mut watch, |_| size(&name) == 0);
+    assert!(took < Duration::from_secs(2), "it went after {took:?}");
+}
+
+#[test]
+fn a_storm_of_events_is_a_look_a_second_and_its_end_is_seen() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: loop devices need root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    let file = File::create(&path).unwrap();
+    file.set_len(1 << 30).unwrap();
+    let device = Loop(losetup(&["--find", "--show", path.to_str().unwrap()]));
+    let mut watch = Watch::begin(&Tree::live()).unwrap();
+    let event = format!("/sys/block/{}/uevent", device.0.trim_start_matches("/dev/"));
+    let name = device.0.clone();
+    let storm = std::thread::spawn(move || {
+        for _ in 0..20_000 {
+            std::fs::write(&event, "change").unwrap();
+        }
+        file.set_len(2 << 30).unwrap();
+        losetup(&["--set-capacity", &name]);
+    });
+    let begin = Instant::now();
+    let (mut looks, mut events) = (0, 0);
+    until(&mut watch, |change| {
+        looks += 1;
+        events += change.events;
+        size(&device.0) == 2 << 30
+    });
+    storm.join().unwrap();
+    let most = begin.elapsed().as_secs() + 3;
+    assert!(looks <= most, "{looks} looks in {most} seconds");
+    println!("{events} events, {looks} looks in {:?}", begin.elapsed());
+}
+
+#[test]
+fn a_mount_is_a_change() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: mounts need root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (at, root) = (dir.path().join("at"), dir.path().join("root"));
+    std::fs::create_dir_all(root.join("proc")).unwrap();
+    std::fs::create_dir(&at).unwrap();
+    // The tests may run in a container, whose mounts PID 1 does not have.
+    std::os::unix::fs::symlink("/proc/self", root.join("proc/1")).unwrap();
+    let at = at.to_str().unwrap();
+    let mounted = || {
+        std::fs::read_to_string("/proc/self/mountinfo")
+            .unwrap()
+            .contains(at)
+    };
+    let mut watch = Watch::begin(&Tree::live_below(&root)).unwrap();
+    assert!(
+        Command::new("mount")
+            .args(["-t", "tmpfs", "tmpfs", at])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let took = until(&mut watch, |change| change.usage && mounted());
+    assert!(Command::new("umount").arg(at).status().unwrap().success());
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    until(&mut watch, |change| change.usage && !mounted());
+}
