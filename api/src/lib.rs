@@ -9,6 +9,8 @@
 pub mod conditions;
 mod copy_status;
 pub mod names;
+mod node_device_cleanup;
+mod node_device_inventory;
 mod object_store;
 pub mod quantity;
 mod virtual_machine_image;
@@ -17,6 +19,8 @@ mod virtual_machine_volume_export;
 mod virtual_machine_volume_rollback;
 
 pub use copy_status::*;
+pub use node_device_cleanup::*;
+pub use node_device_inventory::*;
 pub use object_store::*;
 pub use virtual_machine_image::*;
 pub use virtual_machine_pvc::*;
@@ -35,6 +39,8 @@ pub fn custom_resource_definitions()
 {
     use kube::CustomResourceExt;
     vec![
+        NodeDeviceCleanup::crd(),
+        NodeDeviceInventory::crd(),
         VirtualMachineImage::crd(),
         VirtualMachinePvc::crd(),
         VirtualMachineVolumeExport::crd(),

@@ -16,7 +16,7 @@ use self::identity::Claims;
 use self::world::World;
 use crate::inventory::{Device, DeviceClass, FileSystem, Identity, Inventory, Kind, Partition};
 use crate::policy::Policy;
-use crate::reason::Reason;
+use crate::reason::{Explanation, Reason};
 use crate::snapshot::{Probe, Seen, Snapshot, Transport};
 
 /// Every device of the snapshot, each with all reasons that hold.
@@ -179,7 +179,7 @@ fn device(
         path: format!("/dev/{}", seen.name),
         kind: kind::of(seen),
         available: reasons.is_empty(),
-        reasons,
+        reasons: reasons.iter().map(Explanation::from).collect(),
         identity: Identity {
             by_id: claims.by_id(seen),
             links: seen.links.clone(),

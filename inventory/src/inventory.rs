@@ -1,13 +1,14 @@
 //! The inventory: every device with its attributes, its identity and the
 //! reasons why it is not available.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::reason::Reason;
+use crate::reason::Explanation;
 use crate::snapshot::Transport;
 
 /// Every block device of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Inventory {
     /// The kernel's host name.
@@ -28,7 +29,7 @@ impl Inventory {
 }
 
 /// One block device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
     /// The kernel's name, which another device may have after the next boot.
@@ -40,8 +41,10 @@ pub struct Device {
     /// Whether nothing speaks against using it: there are no reasons.
     pub available: bool,
     /// Why it is not available.
-    pub reasons: Vec<Reason>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<Explanation>,
     /// What stays the same when names change.
+    #[serde(default)]
     pub identity: Identity,
     /// The disk of a partition.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,12 +53,15 @@ pub struct Device {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<String>,
     /// Size in bytes.
+    #[schemars(with = "i64")]
     pub size: u64,
     /// Logical block size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i64>")]
     pub logical_block_size: Option<u32>,
     /// Physical block size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i64>")]
     pub physical_block_size: Option<u32>,
     /// Whether it turns.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,19 +91,19 @@ pub struct Device {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_class: Option<DeviceClass>,
     /// Partitions on it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<Partition>,
     /// File system, or whatever else its first signature says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_system: Option<FileSystem>,
     /// Devices that are made of it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<String>,
     /// Devices that it is made of.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slaves: Vec<String>,
     /// Where it is mounted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<String>,
     /// The file behind a loop device.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,14 +111,14 @@ pub struct Device {
 }
 
 /// What tells a device from all others, whatever it is called today.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
     /// The link in `/dev/disk/by-id` to use in its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_id: Option<String>,
     /// Every link to it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
     /// World wide name, in lower case and without its kind.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,11 +128,14 @@ pub struct Identity {
     pub serial: Option<String>,
     /// The kernel's number of the disk during this boot.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i64>")]
     pub disk_sequence: Option<u64>,
 }
 
 /// What kind of device something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// A disk that is not made of others.
@@ -168,7 +177,9 @@ pub enum Kind {
 }
 
 /// Ceph's word for how fast a device is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)] // They are Ceph's words.
 pub enum DeviceClass {
@@ -178,17 +189,18 @@ pub enum DeviceClass {
 }
 
 /// A partition, in short.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Partition {
     /// The kernel's name.
     pub name: String,
     /// Size in bytes.
+    #[schemars(with = "i64")]
     pub size: u64,
 }
 
 /// What a signature says is on a device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileSystem {
     /// libblkid's name.

@@ -25,5 +25,6 @@ pub use self::classify::classify;
 pub use self::inventory::{Device, DeviceClass, FileSystem, Identity, Inventory, Kind, Partition};
 pub use self::policy::Policy;
 pub use self::probe::{Opened, Opener, Prober, SignatureSource};
-pub use self::reason::Reason;
+pub use self::reason::{Explanation, Reason};
+pub use self::snapshot::Transport;
 pub use self::walk::{Tree, WalkError, walk};

@@ -1,7 +1,7 @@
 //! Why a device is not available.
 
-use serde::ser::SerializeStruct as _;
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// One reason why a device is not available; a device has all that hold.
 ///
@@ -194,11 +194,42 @@ impl Reason {
     }
 }
 
-impl Serialize for Reason {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Reason", 2)?;
-        fields.serialize_field("reason", self.code())?;
-        fields.serialize_field("message", &self.to_string())?;
-        fields.end()
+/// A reason as it is told to others, who need not know every one there is.
+///
+/// Displayed, it is its message.
+#[derive(
+    Debug,
+    Clone,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    thiserror::Error,
+)]
+#[error("{message}")]
+pub struct Explanation {
+    /// One CamelCase word; stable.
+    pub reason: String,
+    /// A phrase for people.
+    pub message: String,
+}
+
+impl Explanation {
+    /// The reason as one word.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl From<&Reason> for Explanation {
+    fn from(reason: &Reason) -> Self {
+        Self {
+            reason: reason.code().to_owned(),
+            message: reason.to_string(),
+        }
     }
 }

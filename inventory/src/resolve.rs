@@ -1,7 +1,7 @@
 //! From the name that somebody wrote to a device that can be given away.
 
 use crate::inventory::{Device, Inventory};
-use crate::reason::Reason;
+use crate::reason::Explanation;
 
 /// A device that can be used, by the link that survives a reboot.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,20 +24,27 @@ pub enum Refusal {
     NotOne { name: String, devices: String },
     /// It is not available.
     #[error("{name} is not available: {}", listed(.reasons))]
-    NotAvailable { name: String, reasons: Vec<Reason> },
+    NotAvailable {
+        name: String,
+        reasons: Vec<Explanation>,
+    },
     /// It is available, but by no name that lasts.
     #[error("{name} has no link in /dev/disk/by-id, and its name may be another's after a reboot")]
     NoStableName { name: String },
 }
 
-fn listed(reasons: &[Reason]) -> String {
+/// Reasons that hold against a device as long as nobody names it: Rook takes
+/// such kinds then.
+const UNASKED: [&str; 2] = ["LogicalVolume", "LoopDevice"];
+
+fn listed(reasons: &[Explanation]) -> String {
     let phrases: Vec<String> = reasons.iter().map(ToString::to_string).collect();
     phrases.join("; ")
 }
 
 /// The device called `name` (`sda`, `/dev/sda` or any link to it) and its
-/// stable path. The inventory should be classified by
-/// [`Policy::for_named`](crate::Policy::for_named).
+/// stable path. That it is a kind which is not offered unasked does not speak
+/// against a device that is named.
 ///
 /// # Errors
 /// A device that is not there, not available, or has no stable path.
@@ -74,10 +81,16 @@ pub fn resolve<'a>(inventory: &'a Inventory, name: &str) -> Result<Resolved<'a>,
 }
 
 fn usable<'a>(device: &'a Device, name: &str) -> Result<Resolved<'a>, Refusal> {
-    if !device.available {
+    let reasons: Vec<Explanation> = device
+        .reasons
+        .iter()
+        .filter(|reason| !UNASKED.contains(&reason.code()))
+        .cloned()
+        .collect();
+    if !reasons.is_empty() {
         return Err(Refusal::NotAvailable {
             name: name.into(),
-            reasons: device.reasons.clone(),
+            reasons,
         });
     }
     match &device.identity.by_id {

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// A node's devices and what uses them, at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,7 +105,9 @@ pub struct Seen {
 }
 
 /// How a device is attached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)] // They are the words of the field.
 pub enum Transport {

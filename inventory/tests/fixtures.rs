@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 use hypercloud_inventory::{
-    Inventory, Policy, Prober, Reason, SignatureSource, Tree, classify, walk,
+    Explanation, Inventory, Policy, Prober, SignatureSource, Tree, classify, walk,
 };
 
 /// The folder of records, or a word on what is not tested.
@@ -36,7 +36,7 @@ fn codes<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a str> {
         .unwrap_or_else(|| panic!("{name} was dropped"))
         .reasons
         .iter()
-        .map(Reason::code)
+        .map(Explanation::code)
         .collect()
 }
 

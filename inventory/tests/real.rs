@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hypercloud_inventory::{
-    Device, Inventory, Policy, Prober, Reason, SignatureSource, Tree, classify, walk,
+    Device, Explanation, Inventory, Policy, Prober, Reason, SignatureSource, Tree, classify, walk,
 };
 use tempfile::TempDir;
 
@@ -88,8 +88,9 @@ impl Loop {
         devices.find(|device| device.path == self.path).unwrap()
     }
 
-    fn codes(&self) -> Vec<&'static str> {
-        let mut codes: Vec<_> = self.device().reasons.iter().map(Reason::code).collect();
+    fn codes(&self) -> Vec<String> {
+        let device = self.device();
+        let mut codes: Vec<_> = device.reasons.into_iter().map(|told| told.reason).collect();
         codes.dedup();
         codes
     }
@@ -261,7 +262,7 @@ fn partitions_are_listed_below_their_disk() {
     let small: Vec<_> = inventory.devices[2]
         .reasons
         .iter()
-        .map(Reason::code)
+        .map(Explanation::code)
         .collect();
     assert_eq!(small, ["TooSmall"]);
 }
@@ -273,14 +274,14 @@ fn labels_of_bluestore_are_found_in_every_place() {
     device.write(1 << 30, LABEL);
     assert_eq!(
         device.device().reasons,
-        [Reason::BlueStore { offset: 1 << 30 }]
+        [Explanation::from(&Reason::BlueStore { offset: 1 << 30 })]
     );
     device.write(0, LABEL);
     assert_eq!(
         device.device().reasons,
         [
-            Reason::BlueStore { offset: 0 },
-            Reason::BlueStore { offset: 1 << 30 }
+            Explanation::from(&Reason::BlueStore { offset: 0 }),
+            Explanation::from(&Reason::BlueStore { offset: 1 << 30 })
         ]
     );
 }

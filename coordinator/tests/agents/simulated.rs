@@ -175,6 +175,27 @@ impl NodeAgent for Simulated {
         Ok(Response::new(Box::pin(stream)))
     }
 
+    type WatchDevicesStream = Pin<
+        Box<
+            dyn Stream<Item = Result<hypercloud_proto::agent::v1::WatchDevicesResponse, Status>>
+                + Send,
+        >,
+    >;
+
+    async fn watch_devices(
+        &self,
+        _: Request<hypercloud_proto::agent::v1::WatchDevicesRequest>,
+    ) -> Result<Response<Self::WatchDevicesStream>, Status> {
+        Err(Status::unimplemented("devices are not watched yet"))
+    }
+
+    async fn clean_device(
+        &self,
+        _: Request<hypercloud_proto::agent::v1::CleanDeviceRequest>,
+    ) -> Result<Response<hypercloud_proto::agent::v1::CleanDeviceResponse>, Status> {
+        Err(Status::unimplemented("devices are not cleaned yet"))
+    }
+
     async fn list_jobs(
         &self,
         _: Request<ListJobsRequest>,

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use hypercloud_inventory::{
-    Device, Inventory, Policy, Prober, Reason, SignatureSource, Tree, classify, walk,
+    Device, Explanation, Inventory, Policy, Prober, SignatureSource, Tree, classify, walk,
 };
 use tempfile::TempDir;
 
@@ -208,7 +208,7 @@ pub fn codes<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a str> {
     let mut codes: Vec<&str> = device(inventory, name)
         .reasons
         .iter()
-        .map(Reason::code)
+        .map(Explanation::code)
         .collect();
     codes.sort_unstable();
     codes.dedup();

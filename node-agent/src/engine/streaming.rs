@@ -38,6 +38,10 @@ pub struct StreamingEngine {
     options: transfer::Options,
 }
 
+/// How often a probe asks again. Few times: who asked for it is to hear why it
+/// fails, and asks again by himself.
+const PROBE_RETRIES: u32 = 3;
+
 impl StreamingEngine {
     /// An engine whose every transfer works by `options`.
     pub fn new(options: transfer::Options) -> Self {
@@ -49,7 +53,11 @@ impl StreamingEngine {
 impl Engine for StreamingEngine {
     async fn probe(&self, source: &Source, access: &Access) -> Result<Facts, Failure> {
         let source = source_spec(source.clone(), access.clone());
-        let measured = transfer::probe(&source, &self.options);
+        let options = transfer::Options {
+            retries: PROBE_RETRIES,
+            ..self.options.clone()
+        };
+        let measured = transfer::probe(&source, &options);
         let probed = match tokio::time::timeout(MEASURING, measured).await {
             Ok(probed) => probed,
             // What takes long is likely a packed disk whose end is far off:
@@ -57,7 +65,7 @@ impl Engine for StreamingEngine {
             Err(_) => {
                 let options = transfer::Options {
                     measure: false,
-                    ..self.options.clone()
+                    ..options.clone()
                 };
                 transfer::probe(&source, &options).await
             }

@@ -194,6 +194,23 @@ impl NodeAgent for AgentService {
         Ok(Response::new(Box::pin(stream)))
     }
 
+    type WatchDevicesStream =
+        Pin<Box<dyn Stream<Item = Result<proto::WatchDevicesResponse, Status>> + Send>>;
+
+    async fn watch_devices(
+        &self,
+        _: Request<proto::WatchDevicesRequest>,
+    ) -> Result<Response<Self::WatchDevicesStream>, Status> {
+        Err(Status::unimplemented("devices are not watched yet"))
+    }
+
+    async fn clean_device(
+        &self,
+        _: Request<proto::CleanDeviceRequest>,
+    ) -> Result<Response<proto::CleanDeviceResponse>, Status> {
+        Err(Status::unimplemented("devices are not cleaned yet"))
+    }
+
     async fn list_jobs(
         &self,
         _: Request<proto::ListJobsRequest>,

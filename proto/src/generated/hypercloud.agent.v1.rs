@@ -413,6 +413,204 @@ pub mod presign_object_response {
         Failure(super::Failure),
     }
 }
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct WatchDevicesRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct WatchDevicesResponse {
+    #[prost(oneof = "watch_devices_response::Event", tags = "1, 2, 3")]
+    pub event: ::core::option::Option<watch_devices_response::Event>,
+}
+/// Nested message and enum types in `WatchDevicesResponse`.
+pub mod watch_devices_response {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Event {
+        /// A device as it is: from the first look, or changed since.
+        #[prost(message, tag = "1")]
+        Changed(super::Device),
+        /// The kernel's name of a device that is gone.
+        #[prost(string, tag = "2")]
+        Removed(::prost::alloc::string::String),
+        /// What was told so far is the node as it was now.
+        #[prost(message, tag = "3")]
+        Look(super::Look),
+    }
+}
+/// The agent looked at all devices.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Look {
+    /// Grows with each change of the devices, also over restarts of the agent.
+    #[prost(uint64, tag = "1")]
+    pub revision: u64,
+    /// The kernel's host name.
+    #[prost(string, optional, tag = "2")]
+    pub hostname: ::core::option::Option<::prost::alloc::string::String>,
+    /// The boot that names of devices belong to.
+    #[prost(string, optional, tag = "3")]
+    pub boot_id: ::core::option::Option<::prost::alloc::string::String>,
+    /// How many devices there are.
+    #[prost(uint64, tag = "4")]
+    pub devices: u64,
+}
+/// A word that stays the same, and a phrase for people.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Explanation {
+    #[prost(string, tag = "1")]
+    pub reason: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+}
+/// A block device.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Device {
+    /// The kernel's name, which another device may have after the next boot.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// /dev/ and the name.
+    #[prost(string, tag = "2")]
+    pub path: ::prost::alloc::string::String,
+    #[prost(enumeration = "DeviceKind", tag = "3")]
+    pub kind: i32,
+    /// Whether nothing speaks against using it: there are no reasons.
+    #[prost(bool, tag = "4")]
+    pub available: bool,
+    /// Why it is not available; all that hold.
+    #[prost(message, repeated, tag = "5")]
+    pub reasons: ::prost::alloc::vec::Vec<Explanation>,
+    #[prost(message, optional, tag = "6")]
+    pub identity: ::core::option::Option<DeviceIdentity>,
+    /// The disk of a partition.
+    #[prost(string, optional, tag = "7")]
+    pub disk: ::core::option::Option<::prost::alloc::string::String>,
+    /// Major and minor number, as 8:0.
+    #[prost(string, optional, tag = "8")]
+    pub number: ::core::option::Option<::prost::alloc::string::String>,
+    /// Size in bytes.
+    #[prost(uint64, tag = "9")]
+    pub size: u64,
+    #[prost(uint32, optional, tag = "10")]
+    pub logical_block_size: ::core::option::Option<u32>,
+    #[prost(uint32, optional, tag = "11")]
+    pub physical_block_size: ::core::option::Option<u32>,
+    #[prost(bool, optional, tag = "12")]
+    pub rotational: ::core::option::Option<bool>,
+    /// Whether its medium can be taken out.
+    #[prost(bool, optional, tag = "13")]
+    pub removable: ::core::option::Option<bool>,
+    #[prost(bool, optional, tag = "14")]
+    pub read_only: ::core::option::Option<bool>,
+    /// Whether it takes discards.
+    #[prost(bool, optional, tag = "15")]
+    pub discard: ::core::option::Option<bool>,
+    /// How it is attached: ata, fc, iscsi, mmc, nvme, sas, scsi, usb, virtio.
+    #[prost(string, optional, tag = "16")]
+    pub transport: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "17")]
+    pub model: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "18")]
+    pub vendor: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "19")]
+    pub firmware: ::core::option::Option<::prost::alloc::string::String>,
+    /// Ceph's word for how fast it is: hdd, ssd, nvme.
+    #[prost(string, optional, tag = "20")]
+    pub device_class: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "21")]
+    pub partitions: ::prost::alloc::vec::Vec<DevicePartition>,
+    /// What its first signature says.
+    #[prost(message, optional, tag = "22")]
+    pub content: ::core::option::Option<DeviceContent>,
+    /// Devices that are made of it, by their names.
+    #[prost(string, repeated, tag = "23")]
+    pub holders: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Devices that it is made of, by their names.
+    #[prost(string, repeated, tag = "24")]
+    pub slaves: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Where it is mounted.
+    #[prost(string, repeated, tag = "25")]
+    pub mounts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The file behind a loop device.
+    #[prost(string, optional, tag = "26")]
+    pub backing_file: ::core::option::Option<::prost::alloc::string::String>,
+}
+/// What tells a device from all others, whatever it is called today.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeviceIdentity {
+    /// The link in /dev/disk/by-id to use in its place.
+    #[prost(string, optional, tag = "1")]
+    pub by_id: ::core::option::Option<::prost::alloc::string::String>,
+    /// Every link to it.
+    #[prost(string, repeated, tag = "2")]
+    pub links: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// World wide name, in lower case and without its kind.
+    #[prost(string, optional, tag = "3")]
+    pub wwn: ::core::option::Option<::prost::alloc::string::String>,
+    #[prost(string, optional, tag = "4")]
+    pub serial: ::core::option::Option<::prost::alloc::string::String>,
+    /// The kernel's number of the disk during this boot.
+    #[prost(uint64, optional, tag = "5")]
+    pub disk_sequence: ::core::option::Option<u64>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DevicePartition {
+    /// The kernel's name.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Size in bytes.
+    #[prost(uint64, tag = "2")]
+    pub size: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeviceContent {
+    /// libblkid's name of it.
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// The label that it carries.
+    #[prost(string, optional, tag = "2")]
+    pub label: ::core::option::Option<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CleanDeviceRequest {
+    /// The kernel's path of the device.
+    #[prost(string, tag = "1")]
+    pub path: ::prost::alloc::string::String,
+    /// What is known of the device that is meant: each of these that is set must
+    /// be so.
+    #[prost(message, optional, tag = "2")]
+    pub identity: ::core::option::Option<DeviceIdentity>,
+    /// Its size in bytes.
+    #[prost(uint64, tag = "3")]
+    pub size: u64,
+    /// The boot that path and sequence belong to. In another one the device is
+    /// found by its identity.
+    #[prost(string, optional, tag = "4")]
+    pub boot_id: ::core::option::Option<::prost::alloc::string::String>,
+    /// Why and for whom, for the agent's log.
+    #[prost(string, tag = "5")]
+    pub reference: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CleanDeviceResponse {
+    #[prost(oneof = "clean_device_response::Result", tags = "1, 2")]
+    pub result: ::core::option::Option<clean_device_response::Result>,
+}
+/// Nested message and enum types in `CleanDeviceResponse`.
+pub mod clean_device_response {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Result {
+        #[prost(message, tag = "1")]
+        Cleaned(super::CleanedDevice),
+        #[prost(message, tag = "2")]
+        Failure(super::Failure),
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CleanedDevice {
+    /// What was removed, as "ext4 at byte 1080".
+    #[prost(string, repeated, tag = "1")]
+    pub removed: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Whether the device took the discard of all its blocks.
+    #[prost(bool, tag = "2")]
+    pub discarded: bool,
+}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum ImageFormat {
@@ -577,6 +775,83 @@ impl JobState {
             "JOB_STATE_FINALIZING" => Some(Self::Finalizing),
             "JOB_STATE_SUCCEEDED" => Some(Self::Succeeded),
             "JOB_STATE_FAILED" => Some(Self::Failed),
+            _ => None,
+        }
+    }
+}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum DeviceKind {
+    Unspecified = 0,
+    Disk = 1,
+    Partition = 2,
+    Multipath = 3,
+    Encrypted = 4,
+    LogicalVolume = 5,
+    Mapper = 6,
+    Raid = 7,
+    Loop = 8,
+    Ram = 9,
+    Zram = 10,
+    Nbd = 11,
+    Rbd = 12,
+    Drbd = 13,
+    Bcache = 14,
+    Zvol = 15,
+    Optical = 16,
+    Floppy = 17,
+    Flash = 18,
+}
+impl DeviceKind {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "DEVICE_KIND_UNSPECIFIED",
+            Self::Disk => "DEVICE_KIND_DISK",
+            Self::Partition => "DEVICE_KIND_PARTITION",
+            Self::Multipath => "DEVICE_KIND_MULTIPATH",
+            Self::Encrypted => "DEVICE_KIND_ENCRYPTED",
+            Self::LogicalVolume => "DEVICE_KIND_LOGICAL_VOLUME",
+            Self::Mapper => "DEVICE_KIND_MAPPER",
+            Self::Raid => "DEVICE_KIND_RAID",
+            Self::Loop => "DEVICE_KIND_LOOP",
+            Self::Ram => "DEVICE_KIND_RAM",
+            Self::Zram => "DEVICE_KIND_ZRAM",
+            Self::Nbd => "DEVICE_KIND_NBD",
+            Self::Rbd => "DEVICE_KIND_RBD",
+            Self::Drbd => "DEVICE_KIND_DRBD",
+            Self::Bcache => "DEVICE_KIND_BCACHE",
+            Self::Zvol => "DEVICE_KIND_ZVOL",
+            Self::Optical => "DEVICE_KIND_OPTICAL",
+            Self::Floppy => "DEVICE_KIND_FLOPPY",
+            Self::Flash => "DEVICE_KIND_FLASH",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "DEVICE_KIND_UNSPECIFIED" => Some(Self::Unspecified),
+            "DEVICE_KIND_DISK" => Some(Self::Disk),
+            "DEVICE_KIND_PARTITION" => Some(Self::Partition),
+            "DEVICE_KIND_MULTIPATH" => Some(Self::Multipath),
+            "DEVICE_KIND_ENCRYPTED" => Some(Self::Encrypted),
+            "DEVICE_KIND_LOGICAL_VOLUME" => Some(Self::LogicalVolume),
+            "DEVICE_KIND_MAPPER" => Some(Self::Mapper),
+            "DEVICE_KIND_RAID" => Some(Self::Raid),
+            "DEVICE_KIND_LOOP" => Some(Self::Loop),
+            "DEVICE_KIND_RAM" => Some(Self::Ram),
+            "DEVICE_KIND_ZRAM" => Some(Self::Zram),
+            "DEVICE_KIND_NBD" => Some(Self::Nbd),
+            "DEVICE_KIND_RBD" => Some(Self::Rbd),
+            "DEVICE_KIND_DRBD" => Some(Self::Drbd),
+            "DEVICE_KIND_BCACHE" => Some(Self::Bcache),
+            "DEVICE_KIND_ZVOL" => Some(Self::Zvol),
+            "DEVICE_KIND_OPTICAL" => Some(Self::Optical),
+            "DEVICE_KIND_FLOPPY" => Some(Self::Floppy),
+            "DEVICE_KIND_FLASH" => Some(Self::Flash),
             _ => None,
         }
     }
@@ -869,6 +1144,63 @@ pub mod node_agent_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// Every block device of the node, then each change as it happens. What is
+        /// told before a Look is the node at that look, never half of one. A Look
+        /// comes at least once a minute, whether or not something has changed.
+        pub async fn watch_devices(
+            &mut self,
+            request: impl tonic::IntoRequest<super::WatchDevicesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::WatchDevicesResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/hypercloud.agent.v1.NodeAgent/WatchDevices",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("hypercloud.agent.v1.NodeAgent", "WatchDevices"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
+        /// Removes what a device carries, so that it becomes available: signatures,
+        /// partition tables, labels of LVM and BlueStore at both ends, then all of
+        /// its blocks by discard. Refused for what is mounted, held or used, and for
+        /// another device than the one that is meant. Repeating it does no harm.
+        pub async fn clean_device(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CleanDeviceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CleanDeviceResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/hypercloud.agent.v1.NodeAgent/CleanDevice",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("hypercloud.agent.v1.NodeAgent", "CleanDevice"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -953,6 +1285,33 @@ pub mod node_agent_server {
             request: tonic::Request<super::PresignObjectRequest>,
         ) -> std::result::Result<
             tonic::Response<super::PresignObjectResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the WatchDevices method.
+        type WatchDevicesStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::WatchDevicesResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// Every block device of the node, then each change as it happens. What is
+        /// told before a Look is the node at that look, never half of one. A Look
+        /// comes at least once a minute, whether or not something has changed.
+        async fn watch_devices(
+            &self,
+            request: tonic::Request<super::WatchDevicesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::WatchDevicesStream>,
+            tonic::Status,
+        >;
+        /// Removes what a device carries, so that it becomes available: signatures,
+        /// partition tables, labels of LVM and BlueStore at both ends, then all of
+        /// its blocks by discard. Refused for what is mounted, held or used, and for
+        /// another device than the one that is meant. Repeating it does no harm.
+        async fn clean_device(
+            &self,
+            request: tonic::Request<super::CleanDeviceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CleanDeviceResponse>,
             tonic::Status,
         >;
     }
@@ -1376,6 +1735,97 @@ pub mod node_agent_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = PresignObjectSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/hypercloud.agent.v1.NodeAgent/WatchDevices" => {
+                    #[allow(non_camel_case_types)]
+                    struct WatchDevicesSvc<T: NodeAgent>(pub Arc<T>);
+                    impl<
+                        T: NodeAgent,
+                    > tonic::server::ServerStreamingService<super::WatchDevicesRequest>
+                    for WatchDevicesSvc<T> {
+                        type Response = super::WatchDevicesResponse;
+                        type ResponseStream = T::WatchDevicesStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::WatchDevicesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeAgent>::watch_devices(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = WatchDevicesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/hypercloud.agent.v1.NodeAgent/CleanDevice" => {
+                    #[allow(non_camel_case_types)]
+                    struct CleanDeviceSvc<T: NodeAgent>(pub Arc<T>);
+                    impl<
+                        T: NodeAgent,
+                    > tonic::server::UnaryService<super::CleanDeviceRequest>
+                    for CleanDeviceSvc<T> {
+                        type Response = super::CleanDeviceResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CleanDeviceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as NodeAgent>::clean_device(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CleanDeviceSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

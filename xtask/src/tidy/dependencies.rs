@@ -16,7 +16,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         folder: "api",
-        siblings: &[],
+        siblings: &["hypercloud-inventory"],
         never: &["tokio", "tonic", "reqwest"],
     },
     Rule {
@@ -41,12 +41,17 @@ const RULES: &[Rule] = &[
     },
     Rule {
         folder: "node-agent",
-        siblings: &["hypercloud-proto", "hypercloud-disk", "hypercloud-transfer"],
+        siblings: &[
+            "hypercloud-proto",
+            "hypercloud-disk",
+            "hypercloud-inventory",
+            "hypercloud-transfer",
+        ],
         never: &["kube", "k8s-openapi"],
     },
     Rule {
         folder: "coordinator",
-        siblings: &["hypercloud-api", "hypercloud-proto"],
+        siblings: &["hypercloud-api", "hypercloud-inventory", "hypercloud-proto"],
         never: &["reqwest"],
     },
     Rule {

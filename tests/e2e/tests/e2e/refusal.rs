@@ -74,7 +74,7 @@ async fn a_source_that_does_not_answer_is_tried_again() -> anyhow::Result<()> {
     let url = server.missing();
     drop(server);
     image::create(&scope, "silent", &url, "Block").await?;
-    e2e::wait::until("two tries have failed", image::IMPORT, || async {
+    e2e::wait::until("two tries have failed", 3 * image::IMPORT, || async {
         let image = scope.api::<VirtualMachineImage>().get("silent").await?;
         let status = image.status.unwrap_or_default();
         assert_ne!(status.phase, Some(ImagePhase::Failed), "{status:?}");
