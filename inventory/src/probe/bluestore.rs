@@ -45,6 +45,6 @@ mod tests {
     #[test]
     fn a_short_device_has_no_label() {
         let file = tempfile::tempfile().unwrap();
-        assert_eq!(labels(&file).unwrap(), []);
+        assert_eq!(labels(&file).unwrap(), Vec::<u64>::new());
     }
 }
