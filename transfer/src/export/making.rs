@@ -89,7 +89,7 @@ impl Job {
         // While one waits for the disk, another packs.
         self.options
             .workers
-            .unwrap_or(cores + 1)
+            .unwrap_or(2 * cores)
             .clamp(1, MOST_WORKERS)
     }
 
