@@ -10,6 +10,7 @@ mod formats;
 mod hostile;
 mod objects;
 mod resume;
+mod streamed;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
