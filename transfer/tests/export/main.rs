@@ -9,6 +9,7 @@ mod files;
 mod formats;
 mod hostile;
 mod objects;
+mod readers;
 mod resume;
 mod streamed;
 
