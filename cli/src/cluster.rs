@@ -25,7 +25,7 @@ use crate::arguments::Format;
 use crate::stop::stop_asked;
 
 pub(crate) use self::connect::ClusterArguments;
-pub(crate) use self::course::{COMPLETE, Course, Said, Step, bytes, percent};
+pub(crate) use self::course::{Course, Said, Step, bytes, percent};
 pub(crate) use self::failure::Failure;
 pub(crate) use self::follow::Followed;
 use self::follow::{Whose, follow};
