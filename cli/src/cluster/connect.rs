@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use kube::api::Api;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::core::NamespaceResourceScope;
+use kube::{Client, Config, Resource};
 
 use super::failure::Failure;
 use super::follow::Followed;
@@ -17,6 +18,14 @@ pub(crate) struct ClusterArguments {
     /// Namespace of the disk; the context's where none is given
     #[arg(short, long)]
     namespace: Option<String>,
+    #[command(flatten)]
+    context: ContextArguments,
+}
+
+/// Which cluster.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct ContextArguments {
     /// Context of the kubeconfig; its current one where none is given
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
@@ -30,12 +39,26 @@ impl ClusterArguments {
     ///
     /// # Errors
     /// [`Failure::Cluster`] where nothing says how the cluster is reached.
-    pub(crate) async fn connect<K: Followed>(self) -> Result<Api<K>, Failure> {
-        let namespace = self.namespace.clone();
-        let config = self.config().await?;
-        let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+    pub(crate) async fn connect<K>(self) -> Result<Api<K>, Failure>
+    where
+        K: Followed + Resource<Scope = NamespaceResourceScope>,
+    {
+        let config = self.context.config().await?;
+        let default = config.default_namespace.clone();
+        let namespace = self.namespace.unwrap_or(default);
         let client = Client::try_from(config).map_err(|error| Failure::Cluster(error.into()))?;
         Ok(Api::namespaced(client, &namespace))
+    }
+}
+
+impl ContextArguments {
+    /// A client of the cluster.
+    ///
+    /// # Errors
+    /// [`Failure::Cluster`] where nothing says how the cluster is reached.
+    pub(crate) async fn client(self) -> Result<Client, Failure> {
+        let config = self.config().await?;
+        Client::try_from(config).map_err(|error| Failure::Cluster(error.into()))
     }
 
     async fn config(self) -> Result<Config, Failure> {
