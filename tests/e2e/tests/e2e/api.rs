@@ -1,5 +1,6 @@
 //! The API server holds the resources to their schemas and their rules.
 
+mod cleanup;
 mod disk;
 mod export;
 mod rollback;

@@ -3,6 +3,7 @@
 use e2e::cluster::Cluster;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
+use kube::discovery::Scope;
 use serde::Deserialize;
 
 /// The documents whose manifests are tried.
@@ -29,13 +30,15 @@ async fn the_manifests_of_the_documents_apply_as_written() -> anyhow::Result<()>
                     continue;
                 }
                 let kind = GroupVersionKind::try_from(&types)?;
-                let (resource, _) =
+                let (resource, capabilities) =
                     kube::discovery::pinned_kind(&scope.cluster.client, &kind).await?;
-                let api: kube::Api<DynamicObject> = kube::Api::namespaced_with(
-                    scope.cluster.client.clone(),
-                    &scope.namespace,
-                    &resource,
-                );
+                let client = scope.cluster.client.clone();
+                let api: kube::Api<DynamicObject> = match capabilities.scope {
+                    Scope::Cluster => kube::Api::all_with(client, &resource),
+                    Scope::Namespaced => {
+                        kube::Api::namespaced_with(client, &scope.namespace, &resource)
+                    }
+                };
                 let name = object.metadata.name.clone().unwrap_or_default();
                 let parameters = PatchParams::apply("e2e").dry_run();
                 api.patch(&name, &parameters, &Patch::Apply(&object))
