@@ -13,7 +13,7 @@ use clap::Args;
 use hypercloud_inventory::rook::{self, Selector, Storage, choose};
 use hypercloud_inventory::{Inventory, Policy, Prober, SignatureSource, Tree, classify, walk};
 
-use self::agent::{AgentFailure, Agent};
+use self::agent::{Agent, AgentFailure};
 pub(crate) use self::sheet::{Page, Sheet, Shown};
 pub(crate) use self::table::{Group, NodeCells, plain};
 pub(crate) use self::wanted::{Output, Wanted};
@@ -86,10 +86,10 @@ impl From<AgentFailure> for Failure {
 
 /// Does what the arguments say.
 pub(crate) async fn run(arguments: DevicesArguments) -> ExitCode {
-    let work = carry_out(&arguments);
     let result = tokio::select! {
-        result = work => result,
-        // A walk does not give way; it is over soon.
+        // A walk here does not give way: it ends as the signal does by itself.
+        biased;
+        result = carry_out(&arguments) => result,
         () = stop_asked() => return ExitCode::from(STOPPED),
     };
     match result {
@@ -104,7 +104,7 @@ pub(crate) async fn run(arguments: DevicesArguments) -> ExitCode {
 async fn carry_out(arguments: &DevicesArguments) -> Result<(), Failure> {
     let mut sheet = Sheet::new(arguments.output, arguments.watch);
     let selector = arguments.wanted.selector();
-    let mut show = |inventory| {
+    let mut show = |inventory: Inventory| -> Result<(), Failure> {
         let node = OneNode::new(inventory, arguments.hostname.clone(), &selector);
         let page = sheet.page(&node).map_err(Failure::unreadable)?;
         page.print();

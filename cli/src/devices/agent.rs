@@ -41,7 +41,7 @@ pub(super) enum AgentFailure {
     /// The agent says no, or goes.
     #[error("the agent does not tell its devices: {}", said(.0))]
     Refused(Status),
-    #[error("the agent has not looked at its devices for {SILENCE:?}")]
+    #[error("the agent has not told of its devices for {:?}", SILENCE)]
     Silent,
     #[error("the agent ended the stream of its devices")]
     Ended,

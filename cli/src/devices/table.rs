@@ -188,7 +188,7 @@ impl Table {
             .iter()
             .flat_map(|group| rows(group, &columns))
             .collect();
-        let mut lines = Vec::new();
+        let mut lines: Vec<Vec<String>> = Vec::new();
         if self.widths.len() != columns.len() {
             self.widths = vec![0; columns.len()];
             lines.push(columns.iter().map(|column| column.head().into()).collect());
@@ -243,7 +243,8 @@ fn rows(group: &Group<'_>, columns: &[Column]) -> Vec<(Key, Vec<String>)> {
                 cell
             })
         });
-        ((name.clone(), device.name.clone()), cells.collect())
+        let cells: Vec<String> = cells.collect();
+        ((name.clone(), device.name.clone()), cells)
     };
     if group.devices.is_empty()
         && let Some(message) = node.and_then(|node| node.message.as_ref())

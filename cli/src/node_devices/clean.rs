@@ -62,7 +62,10 @@ pub(super) async fn run(arguments: CleanArguments) -> ExitCode {
         return explain(arguments, format).await;
     }
     let cleanup = resource(&arguments.node, &arguments.device);
-    let connecting = async { Ok(Api::all(arguments.context.client().await?)) };
+    let connecting = async {
+        let client = arguments.context.client().await?;
+        Ok::<Api<NodeDeviceCleanup>, Failure>(Api::all(client))
+    };
     cluster::run(connecting, cleanup, &arguments.waiting, format).await
 }
 
