@@ -31,7 +31,12 @@ pub(crate) struct DevicesArguments {
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Ask the agent that listens there instead, such as 127.0.0.1:7443
-    #[arg(long, value_name = "ADDRESS", requires = "tls", conflicts_with = "root")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        requires = "tls",
+        conflicts_with = "root"
+    )]
     agent: Option<String>,
     /// What lets in at the agent: a folder with tls.crt, tls.key and ca.crt of
     /// the coordinator's Secret

@@ -128,11 +128,13 @@ async fn show(arguments: NodeDevicesArguments) -> Result<ExitCode, Ending> {
     }
     let mut unshown = None;
     let failure = seen
-        .follow(&api, |seen| match page(seen).map(|page| Page::print(&page)) {
-            Ok(()) => true,
-            Err(message) => {
-                unshown = Some(message);
-                false
+        .follow(&api, |seen| {
+            match page(seen).map(|page| Page::print(&page)) {
+                Ok(()) => true,
+                Err(message) => {
+                    unshown = Some(message);
+                    false
+                }
             }
         })
         .await;

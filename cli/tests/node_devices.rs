@@ -111,7 +111,11 @@ fn every_nodes_devices_are_shown() {
     let (code, out, _) = ended(&output);
     assert_eq!(code, Some(0));
     let spec: Value = serde_yaml::from_str(&out).unwrap();
-    let names: Vec<_> = spec["storage"]["nodes"].as_array().unwrap().iter().collect();
+    let names: Vec<_> = spec["storage"]["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .collect();
     assert_eq!(names.len(), 2, "{out}");
 }
 
@@ -146,7 +150,11 @@ fn nothing_is_destroyed_without_the_words() {
             false => not_found("n9"),
         }
     });
-    let (code, out, err) = ended(&plugin(&kubeconfig, &["clean", "n1", "sdb"]).output().unwrap());
+    let (code, out, err) = ended(
+        &plugin(&kubeconfig, &["clean", "n1", "sdb"])
+            .output()
+            .unwrap(),
+    );
     assert_eq!((code, out.as_str()), (Some(2), ""));
     for said in [
         "/dev/sdb",
@@ -186,7 +194,10 @@ fn a_cleaning_is_followed_and_can_be_left_alone() {
     let expected = "cleanup n1-x7k2p created\ncleaned: /dev/sdb\n  \
                     removed: ext4 at byte 1080\n  all of its blocks were discarded\n";
     assert_eq!(out, expected);
-    assert!(err.contains("Cleaning: the agent is at it (Cleaning)"), "{err}");
+    assert!(
+        err.contains("Cleaning: the agent is at it (Cleaning)"),
+        "{err}"
+    );
 
     let refused = status("Failed", "Mounted", "mounted at /data");
     let kubeconfig = nodes(folder.path(), vec![refused]);
@@ -214,9 +225,27 @@ fn a_cleaning_is_followed_and_can_be_left_alone() {
 fn a_cluster_without_the_system_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let answers = [
-        (404, "NotFound", "the server could not find the requested resource", 3, "NotInstalled"),
-        (403, "Forbidden", "nodedeviceinventories is forbidden", 3, "NotShown"),
-        (500, "InternalError", "etcd is away", 4, "ClusterUnreachable"),
+        (
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+            3,
+            "NotInstalled",
+        ),
+        (
+            403,
+            "Forbidden",
+            "nodedeviceinventories is forbidden",
+            3,
+            "NotShown",
+        ),
+        (
+            500,
+            "InternalError",
+            "etcd is away",
+            4,
+            "ClusterUnreachable",
+        ),
     ];
     for (status, kind, said, expected, reason) in answers {
         let kubeconfig = serving(folder.path(), move |_| {

@@ -102,7 +102,12 @@ fn make(root: &Path, devices: usize, files: bool) -> anyhow::Result<()> {
     record.write("proc/swaps", "Filename Type Size Used Priority\n")?;
     record.write("proc/sys/kernel/hostname", "node-1\n")?;
     record.write("proc/sys/kernel/random/boot_id", "11111111-2222\n")?;
-    for folder in ["sys/block", "sys/class/block", "sys/dev/block", "dev/disk/by-id"] {
+    for folder in [
+        "sys/block",
+        "sys/class/block",
+        "sys/dev/block",
+        "dev/disk/by-id",
+    ] {
         fs::create_dir_all(root.join(folder))?;
     }
     let mut made = 0;
@@ -215,7 +220,10 @@ impl Record {
             disk.number + 1
         );
         self.device(below, name, &disk.device(0), 36_000_000_000, &links, &about)?;
-        symlink(format!("../{below}"), self.root.join("sys/block").join(name))?;
+        symlink(
+            format!("../{below}"),
+            self.root.join("sys/block").join(name),
+        )?;
         Ok(())
     }
 
@@ -268,7 +276,11 @@ impl Record {
         database += &format!("I:1234567\n{about}");
         self.write(&format!("run/udev/data/b{number}"), &database)?;
         for list in ["sys/class/block", "sys/dev/block"] {
-            let name = if list.ends_with("dev/block") { number } else { name };
+            let name = if list.ends_with("dev/block") {
+                number
+            } else {
+                name
+            };
             symlink(format!("../../{below}"), self.root.join(list).join(name))?;
         }
         if self.files {

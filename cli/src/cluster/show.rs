@@ -71,7 +71,10 @@ enum Event<'a, S, D> {
     },
     Progress(&'a S),
     Done(&'a D),
-    Failed { reason: &'a str, message: String },
+    Failed {
+        reason: &'a str,
+        message: String,
+    },
 }
 
 /// What is told of a kind of work.

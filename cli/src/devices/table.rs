@@ -307,7 +307,9 @@ mod tests {
         let (sda, sdb) = (device("sda", 1 << 30), device("sdb", 2 << 30));
         let group = |devices: &[&'static str]| {
             let all = [&sda, &sdb];
-            let named = all.into_iter().filter(|d| devices.contains(&d.name.as_str()));
+            let named = all
+                .into_iter()
+                .filter(|d| devices.contains(&d.name.as_str()));
             Group {
                 node: node("n1", None),
                 devices: named.collect(),
@@ -318,7 +320,10 @@ mod tests {
         let lines: Vec<_> = first.lines().collect();
         assert_eq!(lines.len(), 2, "{first}");
         assert!(lines[0].starts_with("NODE   STATE     NAME"), "{first}");
-        assert!(lines[1].starts_with("n1     Current   sda    disk   1Gi"), "{first}");
+        assert!(
+            lines[1].starts_with("n1     Current   sda    disk   1Gi"),
+            "{first}"
+        );
         assert_eq!(table.changes(&[group(&["sda"])]), "");
         let more = table.changes(&[group(&["sda", "sdb"])]);
         assert_eq!(more.lines().count(), 1, "{more}");

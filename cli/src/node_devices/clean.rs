@@ -132,7 +132,9 @@ fn say(format: Format, code: u8, reason: &str, message: &str) -> ExitCode {
 /// The name of a device, or a link to it.
 fn device_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.len() > 4096 || text.chars().any(char::is_control) {
-        return Err("a device is named like /dev/sdb or /dev/disk/by-id/wwn-0x5000c500a1".to_owned());
+        return Err(
+            "a device is named like /dev/sdb or /dev/disk/by-id/wwn-0x5000c500a1".to_owned(),
+        );
     }
     Ok(text.to_owned())
 }

@@ -104,8 +104,7 @@ impl OneNode {
         } else {
             format!("/dev/{name}")
         };
-        let is_it =
-            |device: &&Device| device.path == path || device.identity.links.contains(&path);
+        let is_it = |device: &&Device| device.path == path || device.identity.links.contains(&path);
         let found: Vec<&Device> = self.all.iter().filter(is_it).collect();
         // A multipath device, whose paths have its links too.
         let owns = |device: &&&Device| device.identity.by_id.as_ref() == Some(&path);
@@ -137,8 +136,7 @@ impl OneNode {
             }));
         }
         let hostname = self.hostname.as_ref();
-        let hostname =
-            hostname.ok_or_else(|| because("it has no label kubernetes.io/hostname"))?;
+        let hostname = hostname.ok_or_else(|| because("it has no label kubernetes.io/hostname"))?;
         let inventory = Inventory {
             hostname: self.hostname.clone(),
             boot_id: self.boot_id.clone(),
@@ -196,7 +194,8 @@ impl Shown for Nodes {
                 Ok(choice) => {
                     let refused = choice.refused.iter();
                     let name = &node.node;
-                    notes.extend(refused.map(|refusal| format!("left out: node {name}: {refusal}")));
+                    notes
+                        .extend(refused.map(|refusal| format!("left out: node {name}: {refusal}")));
                     chosen.push(choice.node);
                 }
                 Err(note) => notes.push(note),

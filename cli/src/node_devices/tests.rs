@@ -51,8 +51,18 @@ fn cluster() -> Vec<NodeDeviceInventory> {
     }
     vec![
         pending,
-        inventory("n1", "Current", "", json!([disk("sda", &["Mounted"]), disk("sdb", &[])])),
-        inventory("n2", "Stale", "the agent is away", json!([disk("sda", &[])])),
+        inventory(
+            "n1",
+            "Current",
+            "",
+            json!([disk("sda", &["Mounted"]), disk("sdb", &[])]),
+        ),
+        inventory(
+            "n2",
+            "Stale",
+            "the agent is away",
+            json!([disk("sda", &[])]),
+        ),
     ]
 }
 
@@ -113,8 +123,14 @@ fn rook_is_given_what_is_free_on_nodes_that_are_heard_of() {
         "name": "/dev/disk/by-id/wwn-sdb", "config": {"deviceClass": "hdd"}}]}]);
     assert_eq!(spec["storage"]["nodes"], expected);
     let notes = told.notes.join("\n");
-    assert!(notes.contains("node n2") && notes.contains("the agent is away"), "{notes}");
-    assert!(notes.contains("node n3") && notes.contains("no agent runs there"), "{notes}");
+    assert!(
+        notes.contains("node n2") && notes.contains("the agent is away"),
+        "{notes}"
+    );
+    assert!(
+        notes.contains("node n3") && notes.contains("no agent runs there"),
+        "{notes}"
+    );
     let told = page(Output::Rook, &nodes(&["n3"], &Selector::default()));
     assert!(told.notes.join("\n").contains("no device is available"));
 }
@@ -204,7 +220,10 @@ async fn what_is_used_is_refused_and_what_remains_is_a_failure() {
     .await;
     let (code, reason, message) = failed(result);
     assert_eq!((code, reason.as_str()), (4, "Vanished"));
-    assert!(message.starts_with("the cleanup n1-x7k2p was deleted"), "{message}");
+    assert!(
+        message.starts_with("the cleanup n1-x7k2p was deleted"),
+        "{message}"
+    );
 }
 
 #[derive(Parser)]
@@ -222,7 +241,12 @@ fn words_are_understood() {
     let plain = parsed(&["n1", "n2", "-o", "rook", "--min-size", "100Gi"]).unwrap();
     assert_eq!(plain.nodes, ["n1", "n2"]);
     assert!(plain.order.is_none() && plain.output == Output::Rook);
-    assert!(parsed(&["clean", "n1", "/dev/sdb"]).unwrap().order.is_some());
+    assert!(
+        parsed(&["clean", "n1", "/dev/sdb"])
+            .unwrap()
+            .order
+            .is_some()
+    );
     // A node may be called so.
     assert_eq!(parsed(&["--", "clean"]).unwrap().nodes, ["clean"]);
     for words in [

@@ -47,10 +47,7 @@ pub fn modified(object: Value) -> Value {
 
 /// An API server that answers by a function of a request's first line.
 /// Answers with the kubeconfig that leads to it.
-pub fn serving(
-    folder: &Path,
-    answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
-) -> PathBuf {
+pub fn serving(folder: &Path, answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> PathBuf {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let answer = Arc::new(answer);

@@ -103,7 +103,10 @@ impl Loop {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("disk.img");
         std::fs::File::create(&file)?.set_len(mebibytes << 20)?;
-        let path = tool("losetup", &["--find", "--show", &file.display().to_string()])?;
+        let path = tool(
+            "losetup",
+            &["--find", "--show", &file.display().to_string()],
+        )?;
         Ok(Self {
             path: path.trim().to_owned(),
             _folder: folder,
@@ -180,10 +183,7 @@ pub fn ended(output: &Output) -> (Option<i32>, String, String) {
 }
 
 /// Waits until a cleanup is over: its phase, and reason and message.
-pub async fn over(
-    cluster: &Cluster,
-    name: &str,
-) -> anyhow::Result<(CleanupPhase, String, String)> {
+pub async fn over(cluster: &Cluster, name: &str) -> anyhow::Result<(CleanupPhase, String, String)> {
     let api = cleanups(cluster);
     until("the cleanup is over", CLEANING, || async {
         let status = api.get(name).await?.status.unwrap_or_default();

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hypercloud_inventory::{
-    Device, Explanation, FileSystem, Identity, Inventory, Kind, Partition,
-};
+use hypercloud_inventory::{Device, Explanation, FileSystem, Identity, Inventory, Kind, Partition};
 use hypercloud_proto::agent::v1 as proto;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

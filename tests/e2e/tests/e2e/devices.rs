@@ -65,7 +65,10 @@ async fn inventories_follow_the_devices_of_their_nodes() -> anyhow::Result<()> {
     let begun = Instant::now();
     let device = Loop::attach(64)?;
     let name = device.name().to_owned();
-    told(&cluster, &here, &name, SOON, |found| has(found, "LoopDevice")).await?;
+    told(&cluster, &here, &name, SOON, |found| {
+        has(found, "LoopDevice")
+    })
+    .await?;
     println!("a hot-plug shows after {} ms", begun.elapsed().as_millis());
     anyhow::ensure!(begun.elapsed() < SOON, "too late: {:?}", begun.elapsed());
     let seen = status(&cluster, node).await?;
@@ -75,8 +78,21 @@ async fn inventories_follow_the_devices_of_their_nodes() -> anyhow::Result<()> {
 
     // As a person sees it.
     let table = devices::tool("kubectl", &["get", "ndi", node])?;
-    let head: Vec<_> = table.lines().next().unwrap_or_default().split_whitespace().collect();
-    let columns = ["NAME", "STATE", "DEVICES", "AVAILABLE", "CAPACITY", "HEARTBEAT", "AGE"];
+    let head: Vec<_> = table
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let columns = [
+        "NAME",
+        "STATE",
+        "DEVICES",
+        "AVAILABLE",
+        "CAPACITY",
+        "HEARTBEAT",
+        "AGE",
+    ];
     assert_eq!(head, columns, "{table}");
     assert!(table.contains("Current"), "{table}");
     let described = devices::tool("kubectl", &["describe", "ndi", node])?;
@@ -85,18 +101,30 @@ async fn inventories_follow_the_devices_of_their_nodes() -> anyhow::Result<()> {
 
     device.format()?;
     let formatted = Instant::now();
-    told(&cluster, &here, &name, NEXT_LOOK, |found| has(found, "FileSystem")).await?;
-    println!("a file system shows after {} ms", formatted.elapsed().as_millis());
+    told(&cluster, &here, &name, NEXT_LOOK, |found| {
+        has(found, "FileSystem")
+    })
+    .await?;
+    println!(
+        "a file system shows after {} ms",
+        formatted.elapsed().as_millis()
+    );
     let mounted = device.mount()?;
     let used = |found: Option<&[String]>| has(found, "Mounted") || has(found, "InUse");
     told(&cluster, &here, &name, NEXT_LOOK, used).await?;
     drop(mounted);
-    told(&cluster, &here, &name, NEXT_LOOK, |found| found.is_some() && !used(found)).await?;
+    told(&cluster, &here, &name, NEXT_LOOK, |found| {
+        found.is_some() && !used(found)
+    })
+    .await?;
 
     let detached = Instant::now();
     drop(device);
     told(&cluster, &here, &name, SOON, |found| found.is_none()).await?;
-    println!("one that is gone is gone after {} ms", detached.elapsed().as_millis());
+    println!(
+        "one that is gone is gone after {} ms",
+        detached.elapsed().as_millis()
+    );
 
     goes_stale_and_comes_back(&cluster, node).await
 }
@@ -144,7 +172,10 @@ async fn an_inventory_that_somebody_deletes_comes_back() -> anyhow::Result<()> {
         let status = found.status.clone().unwrap_or_default();
         let is_new = found.uid() != inventory.uid();
         let is_whole = status.state == Some(InventoryState::Current) && !status.devices.is_empty();
-        let owner = found.owner_references().first().map(|owner| owner.kind.clone());
+        let owner = found
+            .owner_references()
+            .first()
+            .map(|owner| owner.kind.clone());
         Ok(when(
             is_new && is_whole && owner.as_deref() == Some("Node"),
             (is_new, status.state, owner),
@@ -217,7 +248,9 @@ async fn what_an_agent_says_agrees_with_the_resource() -> anyhow::Result<()> {
                 .collect();
             asked.sort();
             shown.sort();
-            let revision = status.revision.and_then(|number| u64::try_from(number).ok());
+            let revision = status
+                .revision
+                .and_then(|number| u64::try_from(number).ok());
             let agree = asked == shown
                 && revision == Some(look.revision)
                 && look.devices == told.len() as u64
@@ -236,14 +269,33 @@ async fn what_an_agent_says_agrees_with_the_resource() -> anyhow::Result<()> {
         let (code, out, said) = devices::ended(&output);
         assert_eq!(code, Some(0), "{said}");
         let told: Value = serde_json::from_str(&out)?;
-        assert_eq!(told["bootId"], json!(status(&cluster, &node).await?.boot_id));
-        assert!(!told["devices"].as_array().is_none_or(Vec::is_empty), "{told}");
+        assert_eq!(
+            told["bootId"],
+            json!(status(&cluster, &node).await?.boot_id)
+        );
+        assert!(
+            !told["devices"].as_array().is_none_or(Vec::is_empty),
+            "{told}"
+        );
     }
     // Somebody else's certificate does not let in.
     let pods = system::pods(&cluster, "node-agent").await?;
     let wrong = std::process::Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
-        .args(["-nodes", "-subj", "/CN=coordinator.hypercloud-storage", "-days", "1"])
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+        ])
+        .args([
+            "-nodes",
+            "-subj",
+            "/CN=coordinator.hypercloud-storage",
+            "-days",
+            "1",
+        ])
         .arg("-keyout")
         .arg(folder.path().join("tls.key"))
         .arg("-out")
@@ -268,13 +320,19 @@ async fn a_device_is_cleaned_when_that_is_meant() -> anyhow::Result<()> {
     };
     let device = Loop::attach(96)?;
     device.format()?;
-    told(&cluster, &here, device.name(), NEXT_LOOK, |found| has(found, "FileSystem")).await?;
+    told(&cluster, &here, device.name(), NEXT_LOOK, |found| {
+        has(found, "FileSystem")
+    })
+    .await?;
 
     // Not in so many words: nothing is done, and it says what would be.
     let words = ["clean", node, &device.path];
     let (code, out, said) = devices::ended(&devices::plugin(&words)?);
     assert_eq!((code, out.as_str()), (Some(2), ""), "{said}");
-    assert!(said.contains("FileSystem") && said.contains("96Mi"), "{said}");
+    assert!(
+        said.contains("FileSystem") && said.contains("96Mi"),
+        "{said}"
+    );
     assert!(device.signatures()?.contains("ext4"));
 
     let words = [&words[..], &["--yes-really-destroy-data"]].concat();
@@ -289,7 +347,9 @@ async fn a_device_is_cleaned_when_that_is_meant() -> anyhow::Result<()> {
     let (code, out, said) = devices::ended(&devices::plugin(&words)?);
     assert_eq!(code, Some(0), "{out}{said}");
 
-    let cleanups = devices::cleanups(&cluster).list(&Default::default()).await?;
+    let cleanups = devices::cleanups(&cluster)
+        .list(&Default::default())
+        .await?;
     let mut of_it = cleanups.iter().filter(|c| c.spec.device == device.path);
     let cleanup = of_it.next().map(|cleanup| cleanup.name_any());
     let name = cleanup.unwrap_or_default();

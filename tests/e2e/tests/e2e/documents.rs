@@ -114,9 +114,16 @@ async fn the_commands_for_devices_work_as_written() -> anyhow::Result<()> {
 
     // What lets in at an agent, but for the last line, which stays.
     let asking = section(readme, "### Asking an agent");
-    let mut lines: Vec<&str> = blocks(asking, "sh").next().unwrap_or_default().lines().collect();
+    let mut lines: Vec<&str> = blocks(asking, "sh")
+        .next()
+        .unwrap_or_default()
+        .lines()
+        .collect();
     let forward = lines.pop().unwrap_or_default();
-    assert!(forward.contains("port-forward \"$agent\" 7443"), "{forward}");
+    assert!(
+        forward.contains("port-forward \"$agent\" 7443"),
+        "{forward}"
+    );
     let command = lines.join("\n").replace("node-1", one) + "\necho $agent";
     let (code, said) = shell(&command, folder.path())?;
     assert_eq!(code, Some(0), "{said}");
