@@ -81,9 +81,7 @@ fn nodes(folder: &Path, cleanings: Vec<Value>) -> PathBuf {
 }
 
 fn plugin(kubeconfig: &Path, arguments: &[&str]) -> Command {
-    let mut command = cluster::plugin(kubeconfig, &["devices"]);
-    command.args(arguments);
-    command
+    cluster::plugin(kubeconfig, &[&["devices"], arguments].concat())
 }
 
 #[test]
