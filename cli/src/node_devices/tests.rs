@@ -204,6 +204,7 @@ async fn what_is_used_is_refused_and_what_remains_is_a_failure() {
         ("RetriesExhausted", 4),
         ("LeftoversRemain", 4),
         ("Expired", 4),
+        ("AgentUnreachable", 4),
     ] {
         let end = status("Failed", reason, "why");
         let (result, _, _) = cleaned(vec![
@@ -255,7 +256,6 @@ fn words_are_understood() {
         &["clean", "n1", ""],
         &["clean", "N1", "sdb"],
         &["n1", "--yes-really-destroy-data"],
-        &["-w", "clean", "n1", "sdb"],
     ] {
         assert!(parsed(words).is_err(), "{words:?}");
     }

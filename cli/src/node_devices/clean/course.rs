@@ -8,7 +8,7 @@ use crate::cluster::{COMPLETE, Course, Figures, Followed, Outcome, Said, Step, W
 use crate::devices::plain;
 
 /// Reasons of what was not refused: it was tried, or could not begin in time.
-const TRIED: [&str; 2] = ["LeftoversRemain", "Expired"];
+const TRIED: [&str; 3] = ["LeftoversRemain", "Expired", "AgentUnreachable"];
 
 /// Of a cleaning nothing is counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
