@@ -2,15 +2,16 @@
 //!
 //! In three steps: a *walk* reads a node, or a recorded tree of one, into a
 //! plain snapshot; *classification* is a function from that snapshot to the
-//! inventory; what asks the inventory ([`rook`], [`resolve`]) is a function of
-//! it. Only the walk and its probe touch files and devices, and nothing here
-//! ever opens a device for writing: closing such a descriptor makes udev look
-//! at the device anew.
+//! inventory; what asks the inventory ([`rook`], [`resolve`], [`cleaning`]) is
+//! a function of it. Only the walk and its probe touch files and devices, and
+//! nothing here ever opens a device for writing: closing such a descriptor
+//! makes udev look at the device anew.
 //!
 //! Invariant: a device is available only if nothing speaks against it *and*
 //! everything that could was read. What could not be read is a reason itself.
 
 mod classify;
+pub mod cleaning;
 mod inventory;
 mod policy;
 mod probe;
