@@ -52,9 +52,7 @@ fn what_is_used_is_refused_with_a_way_out() {
         .made_of("sdb")
         .mapper("ceph--1-osd--block", "LVM-abc");
     machine.sata("sdc", "8:32", "c0").held_by("md127");
-    machine
-        .disk("md127", "9:127", "virtual")
-        .made_of("sdc");
+    machine.disk("md127", "9:127", "virtual").made_of("sdc");
     machine.sata("sdd", "8:48", "d0").attribute("ro", "1");
     machine.sata("sde", "8:64", "e0");
     machine.write(
