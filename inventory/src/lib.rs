@@ -25,7 +25,9 @@ pub mod watch;
 pub use self::classify::classify;
 pub use self::inventory::{Device, DeviceClass, FileSystem, Identity, Inventory, Kind, Partition};
 pub use self::policy::Policy;
-pub use self::probe::{Opened, Opener, Prober, SignatureSource};
+pub use self::probe::{
+    BLUESTORE_LABELS, Leftover, Leftovers, Opened, Opener, Prober, SignatureSource,
+};
 pub use self::reason::{Explanation, Reason};
 pub use self::snapshot::Transport;
 pub use self::walk::{Tree, WalkError, walk};

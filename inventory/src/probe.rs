@@ -2,6 +2,7 @@
 
 mod blkid;
 mod bluestore;
+mod leftover;
 mod patience;
 
 use std::fs::{File, OpenOptions};
@@ -13,6 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{OFlags, major, minor};
 
 use self::blkid::Blkid;
+pub use self::bluestore::POSITIONS as BLUESTORE_LABELS;
+pub use self::leftover::{Leftover, Leftovers};
 use self::patience::Patience;
 use crate::snapshot::{Look, Number, Probe, Seen};
 
@@ -45,7 +48,7 @@ pub enum SignatureSource {
 pub struct Prober {
     source: SignatureSource,
     blkid: Arc<Result<Blkid, String>>,
-    patience: Mutex<Patience<Order, Probe>>,
+    patience: Mutex<Patience<PathBuf, Order, Probe>>,
 }
 
 /// All that a probe needs, so that another thread can make it.
@@ -80,10 +83,14 @@ impl Opener for Prober {
                 || !read_by_udev(device),
             blkid: Arc::clone(&self.blkid),
         };
+        // A file cannot keep anybody waiting.
+        if what == Opened::File {
+            return probe(order);
+        }
         self.patience
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .carry_out(order)
+            .carry_out(path.to_owned(), order)
             .unwrap_or_else(|why| Probe::Failed(why.into()))
     }
 }

@@ -54,6 +54,8 @@ pub struct Seen {
     pub disk: Option<String>,
     /// The number of a partition.
     pub partition: Option<u32>,
+    /// Where on its disk a partition begins, in bytes.
+    pub start: Option<u64>,
     /// The name that the partition table gives a partition.
     pub partition_label: Option<String>,
     /// The type that the partition table gives a partition.
