@@ -40,7 +40,10 @@ fn five_hundred_disks_are_looked_at_in_no_time() {
     }
     times.sort();
     let (whole, walked, wall) = times[times.len() / 2];
-    println!("500 disks: {whole:?} of a core, {walked:?} of it for the walk, in {wall:?}");
+    let least = times[0].0;
+    println!(
+        "500 disks: {whole:?} of a core ({least:?} at least), {walked:?} of it for the walk, in {wall:?}"
+    );
     // Several times what it takes where nothing else runs.
-    assert!(times[0].0 < Duration::from_millis(150), "{times:?}");
+    assert!(least < Duration::from_millis(150), "{times:?}");
 }

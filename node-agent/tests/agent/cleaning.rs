@@ -92,7 +92,7 @@ async fn what_tools_leave_on_a_device_is_removed() {
             "LVM2_member at byte 536",
         ),
         ("cryptsetup", luks("luks1"), "crypto_LUKS at byte 0"),
-        ("cryptsetup", luks("luks2"), "crypto_LUKS at byte 16384"),
+        ("cryptsetup", luks("luks2"), "crypto_LUKS at byte 0"),
     ] {
         let disk = Disk::new(&[]);
         if disk.made_by(program, &arguments) {

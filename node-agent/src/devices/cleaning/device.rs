@@ -31,7 +31,7 @@ const LOCK_WITHIN: Duration = Duration::from_secs(5);
 const ALONE_WITHIN: Duration = Duration::from_millis(200);
 
 /// Written at one go.
-const ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 /// A device that nobody else has.
 pub(super) struct Alone {
