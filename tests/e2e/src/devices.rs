@@ -212,23 +212,26 @@ pub async fn forget(cluster: &Cluster, device: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until an Event of this reason was told of the object of a kind.
+/// Waits until an Event of this reason was told of the object of a kind, with
+/// `about` in its words.
 pub async fn event(
     cluster: &Cluster,
     kind: &str,
     name: &str,
     reason: &str,
+    about: &str,
 ) -> anyhow::Result<String> {
     let api: Api<Event> = Api::all(cluster.client.clone());
     let what = format!("an Event {reason} of {kind} {name}");
     until(&what, Duration::from_secs(30), || async {
         let events = api.list(&ListParams::default()).await?;
-        let about = |event: &&Event| {
-            let about = event.regarding.as_ref();
-            about.and_then(|about| about.kind.as_deref()) == Some(kind)
-                && about.and_then(|about| about.name.as_deref()) == Some(name)
+        let is_of_it = |event: &&Event| {
+            let object = event.regarding.as_ref();
+            object.and_then(|object| object.kind.as_deref()) == Some(kind)
+                && object.and_then(|object| object.name.as_deref()) == Some(name)
+                && event.note.as_ref().is_some_and(|note| note.contains(about))
         };
-        let of_it: Vec<&Event> = events.iter().filter(about).collect();
+        let of_it: Vec<&Event> = events.iter().filter(is_of_it).collect();
         let mut told = of_it.iter();
         let found = told.find(|event| event.reason.as_deref() == Some(reason));
         Ok(match found {
