@@ -119,11 +119,12 @@ async fn carry_out(arguments: &DevicesArguments) -> Result<(), Failure> {
         return show(looked(arguments.root.as_deref()).map_err(Failure::unreadable)?);
     };
     let mut agent = Agent::connect(address, tls).await?;
-    show(agent.look().await?)?;
-    while arguments.watch {
+    loop {
         show(agent.look().await?)?;
+        if !arguments.watch {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 /// This node's devices, or those of a record.
