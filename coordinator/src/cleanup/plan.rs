@@ -66,7 +66,7 @@ fn begin(seen: &Observation, now: Timestamp) -> Plan {
     let inventory = &told.inventory;
     let device = match choose(inventory, node, &seen.cleanup.spec.device) {
         Ok(device) => device,
-        Err(verdict) => return Plan::say(verdict, Again::OnChange),
+        Err((reason, message)) => return end(&reason, message),
     };
     if let Some(other) = first(seen, Some(inventory), &device, false) {
         return wait(
