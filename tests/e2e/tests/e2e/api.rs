@@ -2,6 +2,7 @@
 
 mod disk;
 mod export;
+mod inventory;
 mod rollback;
 
 use e2e::cluster::{Cluster, Scope};
