@@ -12,7 +12,8 @@ use hypercloud_inventory::{Inventory, Kind};
 use serde_json::json;
 
 use super::devices::{at, device};
-use super::world::failure;
+use super::drive::Simulated;
+use super::world::{World, failure};
 
 fn cleanup(status: Option<NodeDeviceCleanupStatus>) -> NodeDeviceCleanup {
     let mut cleanup: NodeDeviceCleanup = serde_json::from_value(json!({
@@ -81,6 +82,21 @@ fn a_cleaning_is_told_from_its_beginning_to_its_end() {
     });
     let (status, _) = after(&[Verdict::Chosen(disk()), nothing]);
     assert!(message(&status).contains("nothing was left on it"));
+}
+
+#[test]
+fn an_order_of_yesterday_is_not_gone_on_with() {
+    let mut world = World::new();
+    world.ask("a", "sdb");
+    assert!(world.look());
+    assert_eq!(world.phase("a"), Some(CleanupPhase::Cleaning));
+    // Everything was off meanwhile.
+    world.work.clear();
+    world.now += 25 * 3600;
+    assert!(world.look());
+    assert_eq!(world.phase("a"), Some(CleanupPhase::Failed));
+    assert_eq!(world.reason("a"), "Expired");
+    assert!(world.work.is_empty());
 }
 
 #[test]

@@ -28,6 +28,7 @@ fn node() -> NodeSeen {
     NodeSeen {
         uid: "node-uid".into(),
         hostname: Some("worker-1".into()),
+        created: None,
     }
 }
 
@@ -199,6 +200,19 @@ fn a_new_leader_lets_the_agents_connect() {
     let (stale, _) = look(&seen(Some(current), gone), 2030);
     assert_eq!(ready(&stale).1, "NoAgent");
     assert_eq!(stale.state, Some(InventoryState::Stale));
+}
+
+#[test]
+fn what_a_former_machine_of_the_name_told_is_not_shown() {
+    let devices = following(told(5, vec![device("sda", true)]), 1000);
+    let mut world = seen(None, devices);
+    world.devices.link = DeviceLink::Following { since: at(1005) };
+    world.node.as_mut().unwrap().created = Some(at(1001));
+    let (status, _) = look(&world, 1010);
+    assert_eq!(ready(&status).1, "NotYetTold");
+    world.node.as_mut().unwrap().created = Some(at(1000));
+    let (status, _) = look(&world, 1010);
+    assert_eq!(ready(&status).1, "Current");
 }
 
 #[test]
