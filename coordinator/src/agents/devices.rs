@@ -118,6 +118,14 @@ impl Loss {
 }
 
 impl DevicesSeen {
+    /// What is known of a node that was made at this time: what was heard
+    /// before is of another machine of its name.
+    pub fn of(&self, created: Option<Timestamp>) -> Self {
+        let is_its = |heard: Timestamp| created.is_none_or(|created| created <= heard);
+        let told = self.told.clone().filter(|(_, heard)| is_its(*heard));
+        Self { told, ..*self }
+    }
+
     /// Whether what is known is so at `now`.
     pub fn standing(&self, now: Timestamp) -> Standing {
         let (limit, loss) = match self.link {

@@ -55,9 +55,10 @@ const STORE: Duration = Duration::from_secs(30);
 /// Deadline of a cancellation: the volume is to be closed in it.
 const CANCEL: Duration = Duration::from_secs(30);
 
-/// Deadline of a cleaning, after which the same order is given again: a slow
-/// device discards its blocks for hours.
-const CLEAN: Duration = Duration::from_secs(3600);
+/// Deadline of a cleaning, after which the same order is given again and joins
+/// it: a slow device discards its blocks for hours, and others wait for the
+/// turn.
+const CLEAN: Duration = Duration::from_secs(60);
 
 /// What the coordinator shows the agents, and what it accepts of them; PEM.
 #[derive(Clone, PartialEq, Eq)]

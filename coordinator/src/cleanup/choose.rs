@@ -6,18 +6,25 @@ use hypercloud_inventory::cleaning::{Meant, find, may_be_cleaned};
 use hypercloud_inventory::{Device, Inventory};
 
 use super::observation::OtherSeen;
-use super::verdict::{Verdict, failed};
 
 /// The device of `node` that is called `name`, if it may be cleaned; what is
 /// to be written down of it.
-pub fn choose(inventory: &Inventory, node: &str, name: &str) -> Result<CleanupDevice, Verdict> {
+///
+/// # Errors
+/// Why not, as reason and message.
+pub fn choose(
+    inventory: &Inventory,
+    node: &str,
+    name: &str,
+) -> Result<CleanupDevice, (String, String)> {
+    let refused = |reason: &str, message| Err((reason.to_owned(), message));
     let device = match named(inventory, name).as_slice() {
         [device] => *device,
         [] => {
             let message = format!(
                 "node {node} has no device {name}; kubectl hcs devices {node} shows what it has"
             );
-            return Err(failed("DeviceNotThere", message));
+            return refused("DeviceNotThere", message);
         }
         several => {
             let paths: Vec<&str> = several.iter().map(|device| device.path.as_str()).collect();
@@ -25,13 +32,13 @@ pub fn choose(inventory: &Inventory, node: &str, name: &str) -> Result<CleanupDe
                 "{name} is claimed by {}: name one of them",
                 paths.join(", ")
             );
-            return Err(failed("AmbiguousDevice", message));
+            return refused("AmbiguousDevice", message);
         }
     };
     let meant = Meant::of(inventory, device);
     may_be_cleaned(inventory, device)
         .and_then(|()| find(inventory, &meant))
-        .map_err(|refusal| failed(refusal.code(), refusal.to_string()))?;
+        .map_err(|refusal| (refusal.code().to_owned(), refusal.to_string()))?;
     Ok(CleanupDevice {
         path: meant.path,
         by_id: meant.by_id,

@@ -12,6 +12,14 @@ use super::COMPLETE;
 use crate::shell::report::Notice;
 use crate::work::retry::failures;
 
+/// Reasons for which a device may be left half clean.
+const PARTIAL: [&str; 4] = [
+    "AgentTooOld",
+    "AgentUnreachable",
+    "Expired",
+    "LeftoversRemain",
+];
+
 /// What people are told when the status goes from `old` to `new`.
 pub fn notices(
     old: Option<&NodeDeviceCleanupStatus>,
@@ -53,7 +61,7 @@ pub fn notices(
 
 /// Whether what failed may have been done in part, at the first try.
 fn is_partial(before: &NodeDeviceCleanupStatus, reason: &str) -> bool {
-    before.device.is_some() && matches!(reason, "AgentUnreachable" | "LeftoversRemain")
+    before.device.is_some() && PARTIAL.contains(&reason)
 }
 
 /// Those of a cleanup called `name`, for its node.

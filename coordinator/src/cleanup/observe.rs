@@ -14,7 +14,8 @@ use crate::agents::Agents;
 use crate::inventory::observe::node_seen;
 use crate::shell::error::ObserveError;
 
-/// What there is around the cleanup `name`; `None` where it is gone.
+/// What there is around the cleanup `name`; `None` where it is gone, or over:
+/// records are many in the end.
 pub async fn observe(
     client: &Client,
     agents: &dyn Agents,
@@ -22,7 +23,8 @@ pub async fn observe(
 ) -> Result<Option<Observation>, ObserveError> {
     let cleanups: Api<NodeDeviceCleanup> = Api::all(client.clone());
     let found = cleanups.get_opt(name).await;
-    let Some(cleanup) = found.map_err(reading("the cleanup"))? else {
+    let found = found.map_err(reading("the cleanup"))?;
+    let Some(cleanup) = found.filter(|cleanup| !is_over(cleanup)) else {
         return Ok(None);
     };
     let name = &cleanup.spec.node_name;
@@ -32,6 +34,7 @@ pub async fn observe(
     let others = others(client, &cleanup).await?;
     let agent = agents.state(name);
     let devices = agents.devices(name);
+    let devices = devices.of(node.as_ref().and_then(|node| node.created));
     Ok(Some(Observation {
         node,
         agent,

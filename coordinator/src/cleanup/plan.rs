@@ -22,6 +22,18 @@ use crate::work::retry;
 /// once it began.
 pub const PATIENCE: SignedDuration = SignedDuration::from_hours(1);
 
+/// How long after it was made an order that began is gone on with. What
+/// somebody has put on the device since may not be told from leftovers.
+pub const LIFE: SignedDuration = SignedDuration::from_hours(24);
+
+/// Links that stay with a device. Any other name may be another device's by
+/// the time it is looked at.
+const LASTING: [&str; 3] = [
+    "/dev/disk/by-id/",
+    "/dev/disk/by-uuid/",
+    "/dev/disk/by-partuuid/",
+];
+
 /// How often another cleanup that goes first is looked at.
 const SOON: Duration = Duration::from_secs(3);
 
@@ -36,8 +48,14 @@ pub fn plan(seen: &Observation, now: Timestamp) -> Plan {
         let message = format!("confirmation is not {CLEANUP_CONFIRMATION}: nothing is done");
         return end("NotConfirmed", message);
     }
-    if seen.node.is_none() {
+    let Some(found) = &seen.node else {
         let message = format!("there is no node {node}: nothing is done");
+        return end("NodeNotFound", message);
+    };
+    let created = cleanup.metadata.creation_timestamp.as_ref();
+    if created.is_some_and(|time| found.is_younger_than(time.0)) {
+        let message =
+            format!("node {node} is another one than when this was asked for: it is left alone");
         return end("NodeNotFound", message);
     }
     match seen.status().and_then(|status| status.device.as_ref()) {
@@ -53,11 +71,11 @@ fn begin(seen: &Observation, now: Timestamp) -> Plan {
         Standing::Current { told, .. } => told,
         Standing::Expected { .. } => {
             let message = format!("waiting for the agent of node {node} to tell its devices");
-            return wait(seen, "NotYetTold", message, RECHECK, now);
+            return Plan::say(waiting("NotYetTold", message), Again::After(RECHECK));
         }
         Standing::Lost(loss) => {
             let message = format!(
-                "{}; which device is meant is settled by what the node has now, so this is waited for",
+                "{}, and which device is meant is settled by what the node has now",
                 loss.message(node)
             );
             return wait(seen, loss.reason(), message, RECHECK, now);
@@ -66,7 +84,7 @@ fn begin(seen: &Observation, now: Timestamp) -> Plan {
     let inventory = &told.inventory;
     let device = match choose(inventory, node, &seen.cleanup.spec.device) {
         Ok(device) => device,
-        Err(verdict) => return Plan::say(verdict, Again::OnChange),
+        Err((reason, message)) => return end(&reason, message),
     };
     if let Some(other) = first(seen, Some(inventory), &device, false) {
         return wait(
@@ -78,7 +96,7 @@ fn begin(seen: &Observation, now: Timestamp) -> Plan {
         );
     }
     // However it came to be this late.
-    if is_expired(seen, now) {
+    if is_older(seen, PATIENCE, now) {
         return expired("the order is older than an hour");
     }
     Plan::say(Verdict::Chosen(device), Again::Now)
@@ -88,6 +106,9 @@ fn begin(seen: &Observation, now: Timestamp) -> Plan {
 fn go_on(seen: &Observation, device: &CleanupDevice, now: Timestamp) -> Plan {
     let node = seen.node_name();
     let status = seen.status();
+    if is_older(seen, LIFE, now) {
+        return given_up("Expired", "the order is older than a day", device);
+    }
     if let Some(wait) = status.and_then(|status| retry::wait(status.retry.as_ref(), now)) {
         return Plan::say(Verdict::Keep, Again::After(wait));
     }
@@ -104,17 +125,13 @@ fn go_on(seen: &Observation, device: &CleanupDevice, now: Timestamp) -> Plan {
         let loss = Loss::Unreachable;
         let message = loss.message(node);
         if now.duration_since(since) > PATIENCE {
-            let message = format!(
-                "{message} for an hour: {} may have been cleaned in part; create another cleanup once the agent is back",
-                device.path
-            );
-            return end(loss.reason(), message);
+            return given_up(loss.reason(), &format!("{message} for an hour"), device);
         }
         return Plan::say(waiting(loss.reason(), message), Again::After(RECHECK));
     }
     if seen.devices.link == DeviceLink::TooOld {
         let loss = Loss::TooOld;
-        return wait(seen, loss.reason(), loss.message(node), RECHECK, now);
+        return given_up(loss.reason(), &loss.message(node), device);
     }
     if status.and_then(|status| status.phase) != Some(CleanupPhase::Cleaning) {
         return Plan::say(Verdict::Begun, Again::Now);
@@ -150,7 +167,8 @@ fn under_way(device: &CleanupDevice, other: &str) -> String {
     format!("the cleanup {other} of {} goes first", device.path)
 }
 
-/// Waits, but not for longer than the order is good.
+/// Waits, but not for longer than the order is good, and not at all where the
+/// device is called by a name that may be another one's then.
 fn wait(
     seen: &Observation,
     reason: &str,
@@ -158,15 +176,31 @@ fn wait(
     again: Duration,
     now: Timestamp,
 ) -> Plan {
-    if is_expired(seen, now) {
+    let name = &seen.cleanup.spec.device;
+    if !LASTING.iter().any(|links| name.starts_with(links)) {
+        let message = format!(
+            "{message}; until then {name} may be another device's name, so nothing is done: name it by its link in /dev/disk/by-id, or create another cleanup then"
+        );
+        return end(reason, message);
+    }
+    if is_older(seen, PATIENCE, now) {
         return expired(&message);
     }
     Plan::say(waiting(reason, message), Again::After(again))
 }
 
-fn is_expired(seen: &Observation, now: Timestamp) -> bool {
+fn is_older(seen: &Observation, age: SignedDuration, now: Timestamp) -> bool {
     let created = seen.cleanup.metadata.creation_timestamp.as_ref();
-    created.is_some_and(|time| now.duration_since(time.0) > PATIENCE)
+    created.is_some_and(|time| now.duration_since(time.0) > age)
+}
+
+/// The end of an order that began.
+fn given_up(reason: &str, why: &str, device: &CleanupDevice) -> Plan {
+    let message = format!(
+        "{why}: {} may have been cleaned in part, or not at all; look at it, and create another cleanup if it is still meant",
+        device.path
+    );
+    end(reason, message)
 }
 
 fn expired(why: &str) -> Plan {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::execute::execute;
 use super::notices::{notices, on_node};
-use super::observation::Observation;
+use super::observation::{Observation, is_over};
 use super::observe::observe;
 use super::plan::plan;
 use super::status;
@@ -68,7 +68,10 @@ async fn report(
                     ObserveError::Read { what, source }
                 })?;
                 match now {
-                    Some(now) if now.metadata.uid == cleanup.metadata.uid => cleanup = now,
+                    Some(now) if now.metadata.uid == cleanup.metadata.uid && !is_over(&now) => {
+                        cleanup = now;
+                    }
+                    // Gone, or another coordinator has heard the end of it.
                     _ => return Ok(()),
                 }
             }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use hypercloud_api::NodeDeviceInventory;
 use k8s_openapi::api::core::v1::Node;
 use kube::core::PartialObjectMeta;
@@ -12,6 +12,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{WatchStreamExt, predicates, reflector, watcher};
 use kube::{Api, ResourceExt};
 use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_util::sync::CancellationToken;
 
 use super::pace::paced;
@@ -40,7 +41,16 @@ pub async fn run(
         .reflect(writer)
         .applied_objects()
         .predicate_filter(predicates::labels, Default::default());
-    let named = |name: &str| ObjectRef::<Guarded>::new(name);
+    let told = UnboundedReceiverStream::new(changes).filter_map(async |change| match change {
+        Change::Devices(node) => Some(node),
+        Change::Owner(_) | Change::Agents => None,
+    });
+    // What is written here is touched too.
+    let inventories: Api<PartialObjectMeta<NodeDeviceInventory>> = Api::all(client);
+    let touched = watcher(inventories, watcher::Config::default())
+        .default_backoff()
+        .touched_objects()
+        .filter_map(async |inventory| Some(inventory.ok()?.name_any()));
     let failures = Arc::new(Failures::default());
     let ended = Arc::clone(&failures);
     let policy = move |node: Arc<Guarded>, error: &ReconcileError, shell: Arc<Shell>| {
@@ -48,12 +58,7 @@ pub async fn run(
     };
     Controller::for_stream(triggers, reader)
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .watches(
-            Api::<PartialObjectMeta<NodeDeviceInventory>>::all(client),
-            watcher::Config::default(),
-            move |inventory| Some(named(&inventory.name_any())),
-        )
-        .reconcile_on(paced(changes).map(move |node| named(&node)))
+        .reconcile_on(paced(stream::select(told, touched)).map(|node| ObjectRef::new(&node)))
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(one, policy, shell)
         .for_each(|result| {

@@ -1,6 +1,7 @@
 //! What one look at a node and its inventory found. Values only.
 
 use hypercloud_api::{NodeDeviceInventory, NodeDeviceInventoryStatus};
+use k8s_openapi::jiff::Timestamp;
 
 use crate::agents::devices::DevicesSeen;
 
@@ -24,9 +25,27 @@ pub struct NodeSeen {
     pub uid: String,
     /// Its label `kubernetes.io/hostname`.
     pub hostname: Option<String>,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+}
+
+impl NodeSeen {
+    /// Whether something of `time` was of another machine of the same name.
+    pub fn is_younger_than(&self, time: Timestamp) -> bool {
+        self.created.is_some_and(|created| created > time)
+    }
 }
 
 impl Observation {
+    /// What is known of the node's devices, if it is of this node: not of a
+    /// former machine of its name.
+    pub fn devices(&self) -> DevicesSeen {
+        match &self.node {
+            Some(node) => self.devices.of(node.created),
+            None => self.devices.clone(),
+        }
+    }
+
     /// The status as it stands.
     pub fn status(&self) -> Option<&NodeDeviceInventoryStatus> {
         self.inventory.as_ref()?.status.as_ref()

@@ -40,6 +40,7 @@ pub fn node_seen(node: &PartialObjectMeta<Node>) -> NodeSeen {
     NodeSeen {
         uid: node.uid().unwrap_or_default(),
         hostname: node.labels().get(HOSTNAME).cloned(),
+        created: node.creation_timestamp().map(|time| time.0),
     }
 }
 

@@ -4,11 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-use futures::{Stream, stream};
-use tokio::sync::mpsc;
+use futures::{Stream, StreamExt, stream};
 use tokio::time::sleep_until;
-
-use crate::agents::table::Change;
 
 /// How long after one look at a node's devices the next may come.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -60,13 +57,13 @@ impl Pace {
     }
 }
 
-/// The nodes whose devices have to be looked at because of `changes`.
-pub fn paced(changes: mpsc::UnboundedReceiver<Change>) -> impl Stream<Item = String> + Send {
-    let begin = (changes, Pace::default(), VecDeque::new());
-    stream::unfold(begin, |(mut changes, mut pace, mut ready)| async move {
+/// The nodes that have to be looked at because of `asking`.
+pub fn paced(asking: impl Stream<Item = String> + Send) -> impl Stream<Item = String> + Send {
+    let begin = (Box::pin(asking), Pace::default(), VecDeque::new());
+    stream::unfold(begin, |(mut asking, mut pace, mut ready)| async move {
         loop {
             if let Some(node) = ready.pop_front() {
-                return Some((node, (changes, pace, ready)));
+                return Some((node, (asking, pace, ready)));
             }
             let next = pace.next();
             let due = async {
@@ -76,10 +73,12 @@ pub fn paced(changes: mpsc::UnboundedReceiver<Change>) -> impl Stream<Item = Str
                 }
             };
             tokio::select! {
-                change = changes.recv() => match change? {
-                    Change::Devices(node) if pace.asks(&node, Instant::now()) => ready.push_back(node),
-                    _ => {}
-                },
+                node = asking.next() => {
+                    let node = node?;
+                    if pace.asks(&node, Instant::now()) {
+                        ready.push_back(node);
+                    }
+                }
                 () = due => ready.extend(pace.due(Instant::now())),
             }
         }
@@ -89,7 +88,6 @@ pub fn paced(changes: mpsc::UnboundedReceiver<Change>) -> impl Stream<Item = Str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::StreamExt;
 
     #[test]
     fn a_burst_is_looked_at_at_once_and_when_it_is_a_second_old() {
@@ -125,14 +123,10 @@ mod tests {
         assert_eq!(pace.due(begun + Duration::from_secs(10)), ["n1"]);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_stream_ends_with_the_changes_and_passes_over_the_others() {
-        let (sender, changes) = mpsc::unbounded_channel();
-        sender.send(Change::Agents).unwrap();
-        sender.send(Change::Devices("n1".into())).unwrap();
-        sender.send(Change::Devices("n2".into())).unwrap();
-        drop(sender);
-        let nodes: Vec<String> = paced(changes).collect().await;
+    #[tokio::test]
+    async fn the_stream_tells_of_each_node_and_ends() {
+        let asking = stream::iter(["n1", "n2", "n1"].map(str::to_owned));
+        let nodes: Vec<String> = paced(asking).collect().await;
         assert_eq!(nodes, ["n1", "n2"]);
     }
 }

@@ -33,7 +33,8 @@ pub fn plan(seen: &Observation, now: Timestamp) -> Plan {
         let uid = inventory.metadata.uid.clone().unwrap_or_default();
         return Plan::act([Action::Delete { uid }], Verdict::Keep);
     }
-    match seen.devices.standing(now) {
+    let devices = seen.devices();
+    match devices.standing(now) {
         Standing::Current { told, heard, until } => {
             let beat = seen
                 .status()
@@ -47,7 +48,7 @@ pub fn plan(seen: &Observation, now: Timestamp) -> Plan {
         }
         Standing::Expected { until } => Plan::say(Verdict::Expected, at(until, now)),
         Standing::Lost(loss) => {
-            let told = seen.devices.told.clone();
+            let told = devices.told;
             Plan::say(Verdict::Lost { loss, told }, Again::OnChange)
         }
     }

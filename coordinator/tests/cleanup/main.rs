@@ -41,7 +41,10 @@ fn untouched(world: &World, reason: &str) -> bool {
     failed(world, "a", reason) && world.cleaned.is_empty()
 }
 
-const SCENARIOS: [Scenario; 15] = [
+/// A link that stays with the device.
+const LASTING: &str = "/dev/disk/by-id/ata-sdb";
+
+const SCENARIOS: [Scenario; 17] = [
     Scenario {
         name: "nothing happens",
         script: |world, second| {
@@ -76,7 +79,7 @@ const SCENARIOS: [Scenario; 15] = [
         name: "two are made at once for one device",
         script: |world, second| {
             if second == 0 {
-                world.ask("b", "/dev/disk/by-id/ata-sdb");
+                world.ask("b", LASTING);
                 world.ask("a", "sdb");
             }
         },
@@ -91,7 +94,7 @@ const SCENARIOS: [Scenario; 15] = [
         script: |world, second| match second {
             0 => {
                 world.away = Some(world.now - 40);
-                world.ask("a", "sdb");
+                world.ask("a", LASTING);
             }
             50 => world.away = None,
             51 => world.ask("b", "sdc"),
@@ -104,10 +107,37 @@ const SCENARIOS: [Scenario; 15] = [
         script: |world, second| {
             if second == 0 {
                 world.away = Some(world.now - 40);
-                world.ask("a", "sdb");
+                world.ask("a", LASTING);
             }
         },
         end: |world| untouched(world, "Expired"),
+    },
+    Scenario {
+        name: "the agent is away, and the name may be another device's when it comes back",
+        script: |world, second| match second {
+            0 => {
+                world.away = Some(world.now - 40);
+                world.ask("a", "sdb");
+            }
+            50 => world.away = None,
+            _ => {}
+        },
+        end: |world| untouched(world, "AgentUnreachable"),
+    },
+    Scenario {
+        name: "the agent is away, and another machine comes in the node's place",
+        script: |world, second| match second {
+            0 => {
+                world.away = Some(world.now - 40);
+                world.ask("a", LASTING);
+            }
+            50 => {
+                world.node_made = Some(world.now);
+                world.away = None;
+            }
+            _ => {}
+        },
+        end: |world| untouched(world, "NodeNotFound"),
     },
     Scenario {
         name: "the agent goes in the middle, and comes back",
@@ -129,8 +159,7 @@ const SCENARIOS: [Scenario; 15] = [
             }
             _ => {}
         },
-        // One that was not begun before is not begun.
-        end: |world| failed(world, "a", "AgentUnreachable") || untouched(world, "Expired"),
+        end: |world| failed(world, "a", "AgentUnreachable"),
     },
     Scenario {
         name: "tries fail",

@@ -36,6 +36,8 @@ pub struct Work {
 pub struct World {
     pub now: i64,
     pub node: bool,
+    /// When the node was made, where it was made anew.
+    pub node_made: Option<i64>,
     /// Since when the agent is away, where it is.
     pub away: Option<i64>,
     pub inventory: Inventory,
@@ -71,6 +73,7 @@ impl World {
         Self {
             now: BEGIN,
             node: true,
+            node_made: None,
             away: None,
             inventory,
             cleanups: BTreeMap::new(),
@@ -145,7 +148,10 @@ impl World {
             }
         };
         Some(Observation {
-            node: self.node.then(NodeSeen::default),
+            node: self.node.then(|| NodeSeen {
+                created: self.node_made.map(at),
+                ..NodeSeen::default()
+            }),
             agent,
             devices: DevicesSeen {
                 link,

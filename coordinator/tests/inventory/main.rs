@@ -21,12 +21,14 @@ use hypercloud_coordinator::inventory::observation::{NodeSeen, Observation};
 use hypercloud_coordinator::inventory::plan::plan;
 use hypercloud_coordinator::inventory::status;
 use hypercloud_coordinator::inventory::verdict::{Action, Verdict};
+use proptest::prelude::*;
 use serde_json::json;
 
 fn node() -> NodeSeen {
     NodeSeen {
         uid: "node-uid".into(),
         hostname: Some("worker-1".into()),
+        created: None,
     }
 }
 
@@ -201,6 +203,19 @@ fn a_new_leader_lets_the_agents_connect() {
 }
 
 #[test]
+fn what_a_former_machine_of_the_name_told_is_not_shown() {
+    let devices = following(told(5, vec![device("sda", true)]), 1000);
+    let mut world = seen(None, devices);
+    world.devices.link = DeviceLink::Following { since: at(1005) };
+    world.node.as_mut().unwrap().created = Some(at(1001));
+    let (status, _) = look(&world, 1010);
+    assert_eq!(ready(&status).1, "NotYetTold");
+    world.node.as_mut().unwrap().created = Some(at(1000));
+    let (status, _) = look(&world, 1010);
+    assert_eq!(ready(&status).1, "Current");
+}
+
+#[test]
 fn a_node_that_told_nothing_is_pending_and_says_why() {
     let nothing = |link| DevicesSeen { link, told: None };
     let cases = [
@@ -240,6 +255,56 @@ fn a_node_that_is_larger_than_an_object_says_what_it_leaves_out() {
     );
     let text = serde_json::to_string(&status).unwrap();
     assert!(text.len() < (1 << 20) + 4096, "{}", text.len());
+}
+
+fn any_devices() -> impl Strategy<Value = DevicesSeen> {
+    let link = (0..4, 0i64..2000).prop_map(|(kind, second)| {
+        let since = at(second);
+        match kind {
+            0 => DeviceLink::NoAgent { since },
+            1 => DeviceLink::Away { since },
+            2 => DeviceLink::TooOld,
+            _ => DeviceLink::Following { since },
+        }
+    });
+    let told = prop::option::of((
+        0u64..3,
+        prop::collection::vec(any::<bool>(), 0..4),
+        0i64..2000,
+    ));
+    (link, told).prop_map(|(link, told)| {
+        let told = told.map(|(revision, kinds, heard)| {
+            let named = kinds.iter().enumerate();
+            let devices = named.map(|(n, available)| device(&format!("sd{n}"), *available));
+            (devices::told(revision, devices.collect()), at(heard))
+        });
+        DevicesSeen { link, told }
+    })
+}
+
+proptest! {
+    /// Whatever was seen before: what is concluded twice is written once, and
+    /// an inventory that says it is current is.
+    #[test]
+    fn the_same_conclusion_is_written_once(
+        worlds in prop::collection::vec((any_devices(), 2000i64..2400), 1..5),
+    ) {
+        let mut status = None;
+        for (devices, now) in worlds {
+            let (next, _) = look(&seen(status, devices.clone()), now);
+            let (again, _) = look(&seen(Some(next.clone()), devices.clone()), now);
+            prop_assert_eq!(&again, &next);
+            if let Some((told, _)) = &devices.told {
+                prop_assert_eq!(&next.devices, &told.inventory.devices);
+            }
+            match next.state.unwrap() {
+                InventoryState::Pending => prop_assert!(next.devices.is_empty()),
+                InventoryState::Current => prop_assert_eq!(ready(&next).0, "True"),
+                InventoryState::Stale => prop_assert_eq!(ready(&next).0, "False"),
+            }
+            status = Some(next);
+        }
+    }
 }
 
 #[test]

@@ -149,6 +149,27 @@ async fn an_answer_is_kept_whoever_else_writes() {
 }
 
 #[tokio::test]
+async fn the_end_that_another_coordinator_wrote_stands() {
+    let mut script = Script::default();
+    look(&mut script, &cleanup(2, chosen()));
+    script.on("PATCH", STATUS, 409, fake::failure(409, "Conflict"));
+    let mut over = chosen();
+    over["phase"] = json!("Succeeded");
+    script.on("GET", CLEANUP, 200, cleanup(3, over.clone()));
+    // What is over is not looked at any further.
+    script.on("GET", CLEANUP, 200, cleanup(3, over));
+    let mut agent = agent();
+    agent.cleaned = Err(Failure {
+        reason: "CleaningInterrupted".into(),
+        message: "the agent ends".into(),
+        retryable: true,
+    });
+    let (context, requests) = context(script, agent);
+    reconcile(&context, "it").await.unwrap();
+    assert_eq!(requests.left(), 0);
+}
+
+#[tokio::test]
 async fn what_the_agent_refuses_is_refused() {
     let mut script = Script::default();
     look(&mut script, &cleanup(2, chosen()));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use hypercloud_inventory::{Device, Inventory};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{DeviceLink, DevicesSeen, SILENCE, Told};
+use super::{AWAY, DeviceLink, DevicesSeen, SILENCE, Told};
 use crate::agents::table::Change;
 
 /// A look of an agent's at all devices of its node.
@@ -54,6 +54,8 @@ struct Node {
 enum Link {
     Away {
         since: Timestamp,
+        /// Whether the last stream broke before its first look.
+        vain: bool,
     },
     TooOld,
     Following {
@@ -83,8 +85,8 @@ impl DeviceTable {
             return DevicesSeen { link, told: None };
         };
         let link = match known.link {
-            Link::Away { since } if known.agent => DeviceLink::Away { since },
-            Link::Away { since } => DeviceLink::NoAgent { since },
+            Link::Away { since, .. } if known.agent => DeviceLink::Away { since },
+            Link::Away { since, .. } => DeviceLink::NoAgent { since },
             Link::TooOld => DeviceLink::TooOld,
             Link::Following { since, .. } => DeviceLink::Following { since },
         };
@@ -92,13 +94,20 @@ impl DeviceTable {
         DevicesSeen { link, told }
     }
 
-    /// From `now` on agents run on exactly these nodes.
+    /// From `now` on agents run on exactly these nodes. Others are forgotten
+    /// once their inventories say that they are stale.
     pub fn expected<'a>(
         &mut self,
         nodes: impl IntoIterator<Item = &'a String>,
         now: Timestamp,
     ) -> Vec<Change> {
         let nodes: BTreeSet<&String> = nodes.into_iter().collect();
+        self.nodes.retain(|name, node| match node.link {
+            Link::Away { since, .. } => {
+                node.agent || nodes.contains(name) || now.duration_since(since) <= AWAY * 2
+            }
+            Link::TooOld | Link::Following { .. } => true,
+        });
         let mut changes = Vec::new();
         for (name, node) in &mut self.nodes {
             let agent = nodes.contains(name);
@@ -116,10 +125,16 @@ impl DeviceTable {
         changes
     }
 
-    /// A stream of the agent's begins.
+    /// A stream of the agent's begins. One after another without a look is as
+    /// good as none, since the first of them.
     pub fn began(&mut self, node: &str, now: Timestamp) -> Option<Change> {
-        self.entry(node, now).link = Link::Following {
-            since: now,
+        let entry = self.entry(node, now);
+        let since = match entry.link {
+            Link::Away { since, vain: true } => since,
+            _ => now,
+        };
+        entry.link = Link::Following {
+            since,
             devices: BTreeMap::new(),
             dirty: true,
             looked: false,
@@ -210,10 +225,16 @@ impl DeviceTable {
     /// The stream is over. What it told is remembered.
     pub fn ended(&mut self, node: &str, now: Timestamp) -> Option<Change> {
         let entry = self.entry(node, now);
-        if matches!(entry.link, Link::Away { .. }) {
-            return None;
-        }
-        entry.link = Link::Away { since: now };
+        let (since, vain) = match entry.link {
+            Link::Away { .. } => return None,
+            Link::Following {
+                since,
+                looked: false,
+                ..
+            } => (since, true),
+            Link::TooOld | Link::Following { .. } => (now, false),
+        };
+        entry.link = Link::Away { since, vain };
         Some(Change::Devices(node.to_owned()))
     }
 
@@ -228,7 +249,10 @@ impl DeviceTable {
     fn entry(&mut self, node: &str, now: Timestamp) -> &mut Node {
         self.nodes.entry(node.to_owned()).or_insert_with(|| Node {
             agent: false,
-            link: Link::Away { since: now },
+            link: Link::Away {
+                since: now,
+                vain: false,
+            },
             told: None,
         })
     }
@@ -256,6 +280,7 @@ fn natural(name: &str) -> Natural {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Standing;
     use super::*;
     use hypercloud_inventory::{Identity, Kind};
 
@@ -363,6 +388,48 @@ mod tests {
         assert!(table.looked("n1", look(5, 1), at(313)).is_err());
         table.changed("n1", device("sda", None, 7));
         assert_eq!(table.looked("n1", look(5, 1), at(313)), Ok(change()));
+    }
+
+    #[test]
+    fn streams_that_break_before_a_look_are_no_streams() {
+        let mut table = DeviceTable::new(at(0));
+        table.expected([&"n1".to_owned()], at(0));
+        for second in (10..400).step_by(10) {
+            table.began("n1", at(second));
+            let following = DeviceLink::Following { since: at(10) };
+            assert_eq!(table.seen("n1").link, following);
+            let expected = if second < 160 { "expected" } else { "lost" };
+            let standing = match table.seen("n1").standing(at(second)) {
+                Standing::Expected { .. } => "expected",
+                Standing::Lost(_) => "lost",
+                Standing::Current { .. } => "current",
+            };
+            assert_eq!(standing, expected, "{second}");
+            table.ended("n1", at(second + 5));
+        }
+        // One that looked counts again.
+        table.began("n1", at(400));
+        table.looked("n1", look(1, 0), at(401)).unwrap();
+        table.ended("n1", at(500));
+        assert_eq!(table.seen("n1").link, DeviceLink::Away { since: at(500) });
+        table.began("n1", at(510));
+        let following = DeviceLink::Following { since: at(510) };
+        assert_eq!(table.seen("n1").link, following);
+    }
+
+    #[test]
+    fn a_node_that_went_long_ago_is_forgotten() {
+        let mut table = DeviceTable::new(at(0));
+        let (n1, n2) = ("n1".to_owned(), "n2".to_owned());
+        table.expected([&n1, &n2], at(0));
+        table.began("n1", at(1));
+        table.looked("n1", look(1, 0), at(1)).unwrap();
+        table.ended("n1", at(2));
+        table.expected([&n2], at(2));
+        table.expected([&n2], at(50));
+        assert!(table.seen("n1").told.is_some());
+        table.expected([&n2], at(63));
+        assert!(table.seen("n1").told.is_none());
     }
 
     #[test]

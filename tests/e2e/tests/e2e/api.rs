@@ -3,6 +3,7 @@
 mod cleanup;
 mod disk;
 mod export;
+mod inventory;
 mod rollback;
 
 use e2e::cluster::{Cluster, Scope};
