@@ -24,7 +24,7 @@ use serde::Serialize;
 use crate::arguments::Format;
 use crate::stop::stop_asked;
 
-pub(crate) use self::connect::{ClusterArguments, ContextArguments};
+pub(crate) use self::connect::{ClusterArguments, ContextArguments, quoted};
 pub(crate) use self::course::{COMPLETE, Course, Said, Step, bytes, percent};
 pub(crate) use self::failure::Failure;
 pub(crate) use self::follow::Followed;

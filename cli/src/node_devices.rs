@@ -113,11 +113,11 @@ async fn show(arguments: NodeDevicesArguments) -> Result<ExitCode, Ending> {
         );
         sheet.page(&nodes)
     };
-    let mut seen = Seen::list(&api).await?;
+    let mut seen = Seen::list(&api, &arguments.nodes).await?;
     page(&seen).map_err(Ending::Unshown)?.print();
     let missing = seen.missing(&arguments.nodes);
     for node in &missing {
-        eprintln!("{}", nodes::no_inventory(node));
+        eprintln!("error: {}", nodes::no_inventory(node));
     }
     if !arguments.watch {
         return Ok(if missing.is_empty() {

@@ -160,17 +160,21 @@ fn nothing_is_destroyed_without_the_words() {
         "DISK-1",
         "S1",
         "FileSystem: an old file system",
-        "kubectl hcs devices clean n1 /dev/disk/by-id/wwn-sdb --yes-really-destroy-data",
+        "kubectl hcs devices clean n1 /dev/disk/by-id/wwn-sdb --yes-really-destroy-data \
+         --context test --kubeconfig ",
     ] {
         assert!(err.contains(said), "{said}: {err}");
     }
     for (words, reason) in [
         (["clean", "n9", "sdb"], "NodeNotFound"),
-        (["clean", "n1", "sdz"], "DeviceNotFound"),
+        (["clean", "n1", "sdz"], "DeviceNotThere"),
     ] {
         let (code, _, err) = ended(&plugin(&kubeconfig, &words).output().unwrap());
-        assert_eq!(code, Some(4), "{err}");
-        assert!(err.contains(reason), "{err}");
+        assert_eq!(code, Some(3), "{err}");
+        assert!(
+            err.contains(reason) && !err.contains("error: error"),
+            "{err}"
+        );
     }
     let output = plugin(&kubeconfig, &["clean", "n1", "sdb", "-o", "json"]).output();
     let event: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();

@@ -52,6 +52,19 @@ impl ClusterArguments {
 }
 
 impl ContextArguments {
+    /// The words that name the same cluster to a shell, each with a space
+    /// before it.
+    pub(crate) fn words(&self) -> String {
+        let mut words = String::new();
+        if let Some(context) = &self.context {
+            words += &format!(" --context {}", quoted(context));
+        }
+        if let Some(path) = &self.kubeconfig {
+            words += &format!(" --kubeconfig {}", quoted(&path.display().to_string()));
+        }
+        words
+    }
+
     /// A client of the cluster.
     ///
     /// # Errors
@@ -81,5 +94,34 @@ impl ContextArguments {
             }
         };
         config.map_err(|error| Failure::Cluster(error.into()))
+    }
+}
+
+/// A word as a shell reads it.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=+,%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_what_was_meant() {
+        assert_eq!(quoted("/dev/disk/by-id/wwn-0x5"), "/dev/disk/by-id/wwn-0x5");
+        assert_eq!(quoted("a b;c"), "'a b;c'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(quoted(""), "''");
+        let arguments = ContextArguments {
+            context: Some("my cluster".into()),
+            kubeconfig: Some("/k".into()),
+        };
+        let words = " --context 'my cluster' --kubeconfig /k";
+        assert_eq!(arguments.words(), words);
     }
 }

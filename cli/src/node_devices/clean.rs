@@ -8,11 +8,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use hypercloud_api::{
-    CLEANUP_CONFIRMATION, NodeDeviceCleanup, NodeDeviceCleanupSpec, NodeDeviceInventory,
+    CLEANUP_CONFIRMATION, InventoryState, NodeDeviceCleanup, NodeDeviceCleanupSpec,
+    NodeDeviceInventory,
 };
 use k8s_openapi::jiff::Timestamp;
-use kube::Error as KubeError;
 use kube::api::Api;
+use kube::{Client, Error as KubeError};
 
 use self::meant::Meant;
 use super::INVENTORIES;
@@ -29,7 +30,7 @@ use crate::report::print;
 /// it says what would be. Stopping this command does not stop the cleaning.
 ///
 /// Exit codes: 0 done, 1 stopped, 2 usage, or not confirmed, 3 the cleaning is
-/// refused, 4 it failed, or was not done in time.
+/// refused, or there is no such device, 4 it failed, or was not done in time.
 #[derive(Debug, Args)]
 pub(crate) struct CleanArguments {
     /// Node that has the device
@@ -50,10 +51,12 @@ pub(crate) struct CleanArguments {
     shown: Shown,
 }
 
+/// Keeps Velero from putting it into a backup.
+const BACKUP_LABEL: &str = "velero.io/exclude-from-backup";
 /// Not confirmed.
 const USAGE: u8 = 2;
 /// There is no such node, or no such device.
-const UNKNOWN: u8 = 4;
+const UNKNOWN: u8 = 3;
 
 /// Does what the arguments say.
 pub(super) async fn run(arguments: CleanArguments) -> ExitCode {
@@ -61,12 +64,17 @@ pub(super) async fn run(arguments: CleanArguments) -> ExitCode {
     if !arguments.confirmed {
         return explain(arguments, format).await;
     }
-    let cleanup = resource(&arguments.node, &arguments.device);
-    let connecting = async {
-        let client = arguments.context.client().await?;
-        Ok::<Api<NodeDeviceCleanup>, Failure>(Api::all(client))
+    let client = match arguments.context.client().await {
+        Ok(client) => client,
+        Err(failure) => {
+            let (reason, message) = (failure.reason(), failure.to_string());
+            return say(format, failure.exit_code(), reason, &message);
+        }
     };
-    cluster::run(connecting, cleanup, &arguments.waiting, format).await
+    let device = lasting(&client, &arguments.node, &arguments.device).await;
+    let cleanup = resource(&arguments.node, &device);
+    let api = std::future::ready(Ok(Api::all(client)));
+    cluster::run(api, cleanup, &arguments.waiting, format).await
 }
 
 pub(super) fn resource(node: &str, device: &str) -> NodeDeviceCleanup {
@@ -78,14 +86,38 @@ pub(super) fn resource(node: &str, device: &str) -> NodeDeviceCleanup {
     let mut cleanup = NodeDeviceCleanup::new("", spec);
     cleanup.metadata.name = None;
     cleanup.metadata.generate_name = Some(generated_name(node));
+    // What is made again is carried out again.
+    let unsaved = (BACKUP_LABEL.to_owned(), "true".to_owned());
+    cleanup.metadata.labels = Some([unsaved].into());
     cleanup
+}
+
+/// The link by which the device that is called `name` now can be told from
+/// others later, where it has one and that can be seen. The coordinator is the
+/// judge of what `name` is otherwise.
+async fn lasting(client: &Client, node: &str, name: &str) -> String {
+    let found = inventory(client.clone(), node).await.ok().flatten();
+    let is_current = |inventory: &NodeDeviceInventory| {
+        let status = inventory.status.as_ref();
+        status.and_then(|status| status.state) == Some(InventoryState::Current)
+    };
+    let meant = found
+        .filter(is_current)
+        .and_then(|inventory| Meant::of(&inventory, name, String::new(), Timestamp::now()).ok());
+    meant.map_or_else(|| name.to_owned(), |meant| meant.name().to_owned())
 }
 
 /// Says what would be destroyed.
 async fn explain(arguments: CleanArguments, format: Format) -> ExitCode {
     let CleanArguments { node, device, .. } = &arguments;
     let (node, device) = (node.clone(), device.clone());
-    let found = match inventory(arguments.context, &node).await {
+    let cluster = arguments.context.words();
+    let client = arguments.context.client().await;
+    let found = match client {
+        Ok(client) => inventory(client, &node).await,
+        Err(failure) => Err(failure),
+    };
+    let found = match found {
         Ok(found) => found,
         Err(failure) => {
             let (reason, message) = (failure.reason(), failure.to_string());
@@ -95,17 +127,14 @@ async fn explain(arguments: CleanArguments, format: Format) -> ExitCode {
     let Some(inventory) = found else {
         return say(format, UNKNOWN, "NodeNotFound", &no_inventory(&node));
     };
-    match Meant::of(&inventory, &device, Timestamp::now()) {
+    match Meant::of(&inventory, &device, cluster, Timestamp::now()) {
         Ok(meant) => say(format, USAGE, "NotConfirmed", &meant.to_string()),
-        Err(message) => say(format, UNKNOWN, "DeviceNotFound", &message),
+        Err(message) => say(format, UNKNOWN, "DeviceNotThere", &message),
     }
 }
 
-async fn inventory(
-    context: ContextArguments,
-    node: &str,
-) -> Result<Option<NodeDeviceInventory>, Failure> {
-    let api: Api<NodeDeviceInventory> = Api::all(context.client().await?);
+async fn inventory(client: Client, node: &str) -> Result<Option<NodeDeviceInventory>, Failure> {
+    let api: Api<NodeDeviceInventory> = Api::all(client);
     match api.get(node).await {
         Ok(found) => Ok(Some(found)),
         // Of this kind there is none of the name, or there is no such kind.

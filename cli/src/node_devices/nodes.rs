@@ -104,13 +104,27 @@ impl OneNode {
         } else {
             format!("/dev/{name}")
         };
-        let is_it = |device: &&Device| device.path == path || device.identity.links.contains(&path);
+        let is_it = |device: &&Device| {
+            let identity = &device.identity;
+            device.path == path
+                || identity.by_id.as_ref() == Some(&path)
+                || identity.links.contains(&path)
+        };
         let found: Vec<&Device> = self.all.iter().filter(is_it).collect();
         // A multipath device, whose paths have its links too.
         let owns = |device: &&&Device| device.identity.by_id.as_ref() == Some(&path);
         match found.iter().find(owns) {
             Some(device) if found.len() > 1 => vec![*device],
             _ => found,
+        }
+    }
+
+    /// What has to be said where a device is not found, though not all are
+    /// shown.
+    pub(super) fn hidden(&self) -> String {
+        match self.omitted_devices {
+            Some(omitted) => format!(" (but {omitted} more for which there was no room)"),
+            None => String::new(),
         }
     }
 
@@ -211,7 +225,7 @@ impl Shown for Nodes {
 /// What is said of a node that has no inventory.
 pub(super) fn no_inventory(node: &str) -> String {
     format!(
-        "error: there is no NodeDeviceInventory {node}: it is no node, or the coordinator has not \
+        "there is no NodeDeviceInventory {node}: it is no node, or the coordinator has not \
          come to it yet (kubectl get nodes; kubectl get ndi)"
     )
 }

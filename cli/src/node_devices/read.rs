@@ -22,21 +22,31 @@ const PAGE: u32 = 50;
 pub(super) struct Seen {
     inventories: BTreeMap<String, NodeDeviceInventory>,
     version: String,
+    /// The one node that is meant, where it is one.
+    only: Option<String>,
 }
 
 impl Seen {
-    /// Reads all of them.
+    /// Reads all of them, or that of the one node that is named.
     ///
     /// # Errors
     /// The cluster does not show them.
-    pub(super) async fn list(api: &Api<NodeDeviceInventory>) -> Result<Self, Failure> {
-        Self::read(api)
+    pub(super) async fn list(
+        api: &Api<NodeDeviceInventory>,
+        named: &[String],
+    ) -> Result<Self, Failure> {
+        let only = match named {
+            [one] => Some(one.clone()),
+            _ => None,
+        };
+        Self::read(api, only)
             .await
             .map_err(|error| Failure::read(INVENTORIES, error))
     }
 
-    async fn read(api: &Api<NodeDeviceInventory>) -> Result<Self, KubeError> {
+    async fn read(api: &Api<NodeDeviceInventory>, only: Option<String>) -> Result<Self, KubeError> {
         let mut parameters = ListParams::default().limit(PAGE);
+        parameters.field_selector = only.as_deref().map(selector);
         let mut inventories = BTreeMap::new();
         loop {
             let page = api.list(&parameters).await?;
@@ -49,6 +59,7 @@ impl Seen {
                     return Ok(Self {
                         inventories,
                         version,
+                        only,
                     });
                 }
             }
@@ -83,7 +94,7 @@ impl Seen {
                 Watched::Told => troubles = 0,
                 Watched::Broken(error) => pause(&mut troubles, Some(error)).await?,
             }
-            match Self::read(api).await {
+            match Self::read(api, self.only.clone()).await {
                 Ok(fresh) => {
                     *self = fresh;
                     troubles = 0;
@@ -101,7 +112,8 @@ impl Seen {
         api: &Api<NodeDeviceInventory>,
         tell: &mut impl FnMut(&Self) -> bool,
     ) -> Watched {
-        let parameters = WatchParams::default().timeout(WATCH);
+        let mut parameters = WatchParams::default().timeout(WATCH);
+        parameters.field_selector = self.only.as_deref().map(selector);
         let events = match api.watch(&parameters, &self.version).await {
             Ok(events) => events,
             Err(error) => return Watched::Broken(error),
@@ -127,6 +139,11 @@ impl Seen {
         }
         end
     }
+}
+
+/// What tells one inventory from others.
+fn selector(node: &str) -> String {
+    format!("metadata.name={node}")
 }
 
 /// How a watch ended.

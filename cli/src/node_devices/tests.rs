@@ -205,6 +205,7 @@ async fn what_is_used_is_refused_and_what_remains_is_a_failure() {
         ("LeftoversRemain", 4),
         ("Expired", 4),
         ("AgentUnreachable", 4),
+        ("Unreadable", 4),
     ] {
         let end = status("Failed", reason, "why");
         let (result, _, _) = cleaned(vec![

@@ -13,10 +13,20 @@ use hypercloud_api::{
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::cluster::Cluster;
 use crate::download;
 use crate::wait::{Seen, until};
+
+/// Held by tests that make or take away what others look at.
+static DEVICES: Mutex<()> = Mutex::const_new(());
+
+/// Waits until no other test changes devices or inventories; none does while
+/// the guard is held.
+pub async fn alone() -> MutexGuard<'static, ()> {
+    DEVICES.lock().await
+}
 
 /// How long a cleaning of a small device may take on a busy machine.
 pub const CLEANING: Duration = Duration::from_secs(120);
@@ -37,11 +47,17 @@ pub async fn status(cluster: &Cluster, node: &str) -> anyhow::Result<NodeDeviceI
     inventory.status.context("the inventory has no status")
 }
 
-/// Waits until every inventory is of now, and there is one at least.
+/// Waits until the inventory of every node is of now, and there is one at
+/// least.
 pub async fn all_current(cluster: &Cluster) -> anyhow::Result<Vec<NodeDeviceInventory>> {
     let what = "every inventory is Current";
     until(what, Duration::from_secs(120), || async {
         let all = inventories(cluster).list(&ListParams::default()).await?;
+        let of_node = |inventory: &NodeDeviceInventory| {
+            let owners = inventory.owner_references();
+            owners.iter().any(|owner| owner.kind == "Node")
+        };
+        let all: Vec<NodeDeviceInventory> = all.into_iter().filter(of_node).collect();
         let states: Vec<_> = all
             .iter()
             .map(|inventory| {
@@ -56,7 +72,7 @@ pub async fn all_current(cluster: &Cluster) -> anyhow::Result<Vec<NodeDeviceInve
         let current = |state: &Option<InventoryState>| *state == Some(InventoryState::Current);
         let done = !states.is_empty() && states.iter().all(|(_, state, _)| current(state));
         Ok(if done {
-            Seen::Done(all.items)
+            Seen::Done(all)
         } else {
             Seen::NotYet(format!("{states:?}"))
         })

@@ -75,7 +75,7 @@ fn device(told: proto::Device) -> Device {
         name: told.name,
         path: told.path,
         kind: kind.unwrap_or(Kind::Disk),
-        available: told.available && kind.is_some(),
+        available: told.available && reasons.is_empty(),
         reasons,
         identity: Identity {
             by_id: identity.by_id,

@@ -7,8 +7,14 @@ use serde::Serialize;
 use crate::cluster::{COMPLETE, Course, Figures, Followed, Outcome, Said, Step, Work};
 use crate::devices::plain;
 
-/// Reasons of what was not refused: it was tried, or could not begin in time.
-const TRIED: [&str; 3] = ["LeftoversRemain", "Expired", "AgentUnreachable"];
+/// Reasons of what was not refused, or perhaps not: it was tried, or could not
+/// begin in time.
+const TRIED: [&str; 4] = [
+    "LeftoversRemain",
+    "Expired",
+    "AgentUnreachable",
+    "Unreadable",
+];
 
 /// Of a cleaning nothing is counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

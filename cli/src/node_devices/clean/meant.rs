@@ -9,6 +9,7 @@ use hypercloud_inventory::rook::Selector;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
+use crate::cluster::quoted;
 use crate::devices::plain;
 use crate::node_devices::nodes::OneNode;
 
@@ -20,6 +21,8 @@ pub(super) struct Meant {
     device: Device,
     /// The link to name it by, or what it was called.
     name: String,
+    /// The words that name the cluster.
+    cluster: String,
 }
 
 impl Meant {
@@ -30,6 +33,7 @@ impl Meant {
     pub(super) fn of(
         inventory: &NodeDeviceInventory,
         name: &str,
+        cluster: String,
         now: Timestamp,
     ) -> Result<Self, String> {
         let node = OneNode::of(inventory, &Selector::default(), now);
@@ -38,8 +42,10 @@ impl Meant {
         let device = match called.as_slice() {
             [device] => (*device).clone(),
             [] => {
+                let hidden = node.hidden();
                 return Err(format!(
-                    "node {of_node} has no device {name}; kubectl hcs devices {of_node}"
+                    "node {of_node} has no device {name}{hidden}; \
+                     kubectl hcs devices {of_node}{cluster}"
                 ));
             }
             several => {
@@ -54,7 +60,15 @@ impl Meant {
             state: node.state(),
             name: link.unwrap_or_else(|| name.to_owned()),
             device,
+            cluster,
         })
+    }
+}
+
+impl Meant {
+    /// What to call it by, for good.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -92,9 +106,10 @@ impl Display for Meant {
         }
         write!(
             f,
-            "if that is meant: kubectl hcs devices clean {} {} --{CLEANUP_CONFIRMATION}",
+            "if that is meant: kubectl hcs devices clean {} {} --{CLEANUP_CONFIRMATION}{}",
             self.node,
-            plain(&self.name)
+            quoted(&plain(&self.name)),
+            self.cluster
         )
     }
 }

@@ -14,6 +14,7 @@ use hypercloud_api::{CleanupPhase, InventoryState, NodeDeviceCleanup, NodeDevice
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
+use tokio::sync::MutexGuard;
 
 /// How soon a hot-plug has to show.
 const SOON: Duration = Duration::from_secs(5);
@@ -21,11 +22,13 @@ const SOON: Duration = Duration::from_secs(5);
 /// look that an agent makes by itself.
 const NEXT_LOOK: Duration = Duration::from_secs(90);
 
-async fn cluster() -> anyhow::Result<Cluster> {
+/// The cluster, with nobody else who changes devices.
+async fn cluster() -> anyhow::Result<(Cluster, MutexGuard<'static, ()>)> {
+    let alone = devices::alone().await;
     let cluster = Cluster::connect().await?;
     system::all_ready(&cluster, "node-agent").await?;
     system::all_ready(&cluster, "coordinator").await?;
-    Ok(cluster)
+    Ok((cluster, alone))
 }
 
 /// Waits until the reasons of a device on each of these nodes are as wanted.
@@ -55,8 +58,8 @@ fn has(reasons: Option<&[String]>, reason: &str) -> bool {
 /// Alone: it is timed, and takes an agent away.
 #[tokio::test]
 async fn inventories_follow_the_devices_of_their_nodes() -> anyhow::Result<()> {
-    let _alone = system::disturb().await;
-    let cluster = cluster().await?;
+    let _undisturbed = system::disturb().await;
+    let (cluster, _alone) = cluster().await?;
     let here = nodes_here(&cluster).await?;
     let Some(node) = here.first() else {
         return Ok(());
@@ -161,7 +164,7 @@ async fn goes_stale_and_comes_back(cluster: &Cluster, node: &str) -> anyhow::Res
 
 #[tokio::test]
 async fn an_inventory_that_somebody_deletes_comes_back() -> anyhow::Result<()> {
-    let cluster = cluster().await?;
+    let (cluster, _alone) = cluster().await?;
     let all = devices::all_current(&cluster).await?;
     let inventory = &all[0];
     let api = devices::inventories(&cluster);
@@ -186,7 +189,7 @@ async fn an_inventory_that_somebody_deletes_comes_back() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn people_programs_and_rook_are_told_of_the_devices() -> anyhow::Result<()> {
-    let cluster = cluster().await?;
+    let (cluster, _alone) = cluster().await?;
     let all = devices::all_current(&cluster).await?;
     let node = all[0].name_any();
     let run = |words: &[&str]| -> anyhow::Result<String> {
@@ -215,7 +218,7 @@ async fn people_programs_and_rook_are_told_of_the_devices() -> anyhow::Result<()
 
 #[tokio::test]
 async fn what_an_agent_says_agrees_with_the_resource() -> anyhow::Result<()> {
-    let cluster = cluster().await?;
+    let (cluster, _alone) = cluster().await?;
     devices::all_current(&cluster).await?;
     let folder = tempfile::tempdir()?;
     agents::certificates(&cluster, folder.path()).await?;
@@ -313,7 +316,7 @@ async fn what_an_agent_says_agrees_with_the_resource() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_device_is_cleaned_when_that_is_meant() -> anyhow::Result<()> {
-    let cluster = cluster().await?;
+    let (cluster, _alone) = cluster().await?;
     let here = nodes_here(&cluster).await?;
     let Some(node) = here.first() else {
         return Ok(());
@@ -369,7 +372,7 @@ async fn a_device_is_cleaned_when_that_is_meant() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_device_in_use_is_not_cleaned() -> anyhow::Result<()> {
-    let cluster = cluster().await?;
+    let (cluster, _alone) = cluster().await?;
     let here = nodes_here(&cluster).await?;
     let Some(node) = here.first() else {
         return Ok(());
@@ -407,6 +410,7 @@ async fn a_device_in_use_is_not_cleaned() -> anyhow::Result<()> {
         path,
     )
     .await?;
+    devices::event(&cluster, "Node", node, "CleaningRefused", &name).await?;
     let words = ["clean", node, &device.path, "--yes-really-destroy-data"];
     let (code, out, said) = devices::ended(&devices::plugin(&words)?);
     assert_eq!(code, Some(3), "{out}{said}");
@@ -422,7 +426,7 @@ async fn a_device_in_use_is_not_cleaned() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn one_that_is_not_there_is_told_of() -> anyhow::Result<()> {
-    let cluster = cluster().await?;
+    let (cluster, _alone) = cluster().await?;
     let all = devices::all_current(&cluster).await?;
     let node = all[0].name_any();
     let device = "/dev/disk/by-id/no-such-device";
@@ -435,7 +439,7 @@ async fn one_that_is_not_there_is_told_of() -> anyhow::Result<()> {
 /// The account of the agents can do nothing.
 #[tokio::test]
 async fn who_may_not_clean_cannot() -> anyhow::Result<()> {
-    let cluster = cluster().await?;
+    let (cluster, _alone) = cluster().await?;
     let agent = cluster.account(SYSTEM_NAMESPACE, "node-agent").await?;
     let api: kube::Api<NodeDeviceCleanup> = kube::Api::all(agent);
     let cleanup = NodeDeviceCleanup::new(

@@ -91,6 +91,7 @@ async fn the_manifests_of_the_documents_apply_as_written() -> anyhow::Result<()>
 
 #[tokio::test]
 async fn the_commands_for_devices_work_as_written() -> anyhow::Result<()> {
+    let _alone = devices::alone().await;
     let cluster = Cluster::connect().await?;
     system::all_ready(&cluster, "node-agent").await?;
     let all = devices::all_current(&cluster).await?;

@@ -37,6 +37,7 @@ fn devices() -> Vec<Value> {
 /// a minute; until then it is the API server's alone.
 #[tokio::test]
 async fn as_many_devices_as_an_inventory_shows_fit() -> anyhow::Result<()> {
+    let _alone = e2e::devices::alone().await;
     let cluster = Cluster::connect().await?;
     let inventories: Api<NodeDeviceInventory> = Api::all(cluster.client.clone());
     let devices = devices();
