@@ -8,11 +8,15 @@ use std::time::{Duration, Instant};
 
 use e2e::cluster::{Cluster, SYSTEM_NAMESPACE};
 use e2e::devices::{self, Loop, nodes_here, reasons, status};
-use e2e::wait::{until, when};
+use e2e::wait::{Seen, until, when};
 use e2e::{agents, download, system};
-use hypercloud_api::{CleanupPhase, InventoryState, NodeDeviceCleanup, NodeDeviceCleanupSpec};
+use hypercloud_api::{
+    CleanupPhase, InventoryState, NodeDeviceCleanup, NodeDeviceCleanupSpec, NodeDeviceInventory,
+};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::MutexGuard;
 
@@ -436,22 +440,65 @@ async fn one_that_is_not_there_is_told_of() -> anyhow::Result<()> {
     devices::forget(&cluster, device).await
 }
 
-/// The account of the agents can do nothing.
+/// What an account of the namespace is told that asks for a cleaning: nothing
+/// where it may, else the server's code.
+async fn asked(client: kube::Client) -> anyhow::Result<Option<u16>> {
+    let api: Api<NodeDeviceCleanup> = Api::all(client);
+    let spec = NodeDeviceCleanupSpec {
+        node_name: "n".to_owned(),
+        device: "/dev/sdz".to_owned(),
+        confirmation: hypercloud_api::CLEANUP_CONFIRMATION.to_owned(),
+    };
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    match api
+        .create(&dry, &NodeDeviceCleanup::new("e2e-who", spec))
+        .await
+    {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(status)) => Ok(Some(status.code)),
+        Err(error) => Err(error.into()),
+    }
+}
+
 #[tokio::test]
 async fn who_may_not_clean_cannot() -> anyhow::Result<()> {
-    let (cluster, _alone) = cluster().await?;
+    let cluster = Cluster::connect().await?;
     let agent = cluster.account(SYSTEM_NAMESPACE, "node-agent").await?;
-    let api: kube::Api<NodeDeviceCleanup> = kube::Api::all(agent);
-    let cleanup = NodeDeviceCleanup::new(
-        "e2e-forbidden",
-        NodeDeviceCleanupSpec {
-            node_name: "n".to_owned(),
-            device: "/dev/sdz".to_owned(),
-            confirmation: hypercloud_api::CLEANUP_CONFIRMATION.to_owned(),
-        },
-    );
-    match api.create(&PostParams::default(), &cleanup).await {
-        Err(kube::Error::Api(status)) if status.code == 403 => Ok(()),
-        other => anyhow::bail!("an agent's account was let in: {other:?}"),
+    assert_eq!(asked(agent).await?, Some(403));
+    let scope = cluster.scope("devices-roles").await?;
+    let accounts = scope.api::<ServiceAccount>();
+    let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
+    for (role, may_clean) in [
+        ("hypercloud-storage-devices-view", false),
+        ("admin", false),
+        ("hypercloud-storage-devices-clean", true),
+    ] {
+        let account = serde_json::from_value(json!({"metadata": {"name": role}}))?;
+        accounts.create(&PostParams::default(), &account).await?;
+        let name = format!("{}-{role}", scope.namespace);
+        let binding = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": role,
+                "namespace": scope.namespace}]
+        }))?;
+        bindings.create(&PostParams::default(), &binding).await?;
+        let client = cluster.account(&scope.namespace, role).await?;
+        let inventories: Api<NodeDeviceInventory> = Api::all(client.clone());
+        let seen = until("the role is in force", Duration::from_secs(30), || async {
+            inventories.list(&Default::default()).await?;
+            Ok(Seen::Done(()))
+        })
+        .await;
+        let answer = asked(client).await;
+        bindings.delete(&name, &DeleteParams::default()).await?;
+        seen?;
+        let expected = if may_clean { None } else { Some(403) };
+        assert_eq!(answer?, expected, "{role}");
     }
+    scope.close().await
 }

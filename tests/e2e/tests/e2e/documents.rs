@@ -3,9 +3,11 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use e2e::cluster::Cluster;
-use e2e::{agents, devices, download, system};
+use e2e::wait::{until, when};
+use e2e::{devices, download, system};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::Scope;
@@ -131,9 +133,19 @@ async fn the_commands_for_devices_work_as_written() -> anyhow::Result<()> {
     let pod = system::agent_on(&cluster, one).await?;
     let name = format!("pod/{}", kube::ResourceExt::name_any(&pod));
     assert_eq!(said.trim(), name);
+    // The forwarding goes on until it is stopped.
+    let mut forwarding = Command::new("kubectl")
+        .args(["-n", "hypercloud-storage", "port-forward", &name, "7443"])
+        .stdout(std::process::Stdio::null())
+        .spawn()?;
     let ask = blocks(asking, "sh").nth(1).unwrap_or_default();
-    let ask = ask.replace("127.0.0.1:7443", &agents::address(&pod)?);
-    let (code, said) = shell(&ask.replace(" --watch", ""), folder.path())?;
-    assert_eq!(code, Some(0), "{ask}: {said}");
-    Ok(())
+    let ask = ask.replace(" --watch", "");
+    let asked = until("the agent answers", Duration::from_secs(30), || async {
+        let (code, said) = shell(&ask, folder.path())?;
+        Ok(when(code == Some(0), said))
+    })
+    .await;
+    forwarding.kill()?;
+    forwarding.wait()?;
+    asked
 }
