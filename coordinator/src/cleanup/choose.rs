@@ -2,10 +2,14 @@
 //! Pure.
 
 use hypercloud_api::CleanupDevice;
-use hypercloud_inventory::cleaning::{Meant, find, may_be_cleaned};
+use hypercloud_inventory::cleaning::{Meant, Refusal, find, may_be_cleaned};
 use hypercloud_inventory::{Device, Inventory};
 
 use super::observation::OtherSeen;
+
+/// Uses of a device that may have ended since its agent looked, which looks
+/// again and judges.
+const PASSING: [&str; 5] = ["ActiveSwap", "Held", "InUse", "Mounted", "Suspended"];
 
 /// The device of `node` that is called `name`, if it may be cleaned; what is
 /// to be written down of it.
@@ -36,9 +40,12 @@ pub fn choose(
         }
     };
     let meant = Meant::of(inventory, device);
-    may_be_cleaned(inventory, device)
-        .and_then(|()| find(inventory, &meant))
-        .map_err(|refusal| (refusal.code().to_owned(), refusal.to_string()))?;
+    match may_be_cleaned(inventory, device) {
+        Err(Refusal::Used { reasons, .. })
+            if reasons.iter().all(|told| PASSING.contains(&told.code())) => {}
+        judged => judged.map_err(in_words)?,
+    }
+    find(inventory, &meant).map_err(in_words)?;
     Ok(CleanupDevice {
         path: meant.path,
         by_id: meant.by_id,
@@ -48,6 +55,10 @@ pub fn choose(
         boot_id: meant.boot_id,
         disk_sequence: meant.disk_sequence,
     })
+}
+
+fn in_words(refusal: Refusal) -> (String, String) {
+    (refusal.code().to_owned(), refusal.to_string())
 }
 
 /// The devices called `name` (`sda`, `/dev/sda` or any link to it). Of several

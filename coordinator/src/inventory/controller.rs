@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use super::pace::paced;
+use super::pace::{interval, paced};
 use super::reconcile::reconcile;
 use crate::agents::table::Change;
 use crate::shell::Shell;
@@ -51,6 +51,11 @@ pub async fn run(
         .default_backoff()
         .touched_objects()
         .filter_map(async |inventory| Some(inventory.ok()?.name_any()));
+    let agents = Arc::clone(&shell.agents);
+    let paced = paced(stream::select(told, touched), move |node| {
+        let told = agents.devices(node).told;
+        interval(told.map_or(0, |(told, _)| told.inventory.devices.len()))
+    });
     let failures = Arc::new(Failures::default());
     let ended = Arc::clone(&failures);
     let policy = move |node: Arc<Guarded>, error: &ReconcileError, shell: Arc<Shell>| {
@@ -58,7 +63,7 @@ pub async fn run(
     };
     Controller::for_stream(triggers, reader)
         .with_config(Config::default().concurrency(CONCURRENCY))
-        .reconcile_on(paced(stream::select(told, touched)).map(|node| ObjectRef::new(&node)))
+        .reconcile_on(paced.map(|node| ObjectRef::new(&node)))
         .graceful_shutdown_on(stop.cancelled_owned())
         .run(one, policy, shell)
         .for_each(|result| {

@@ -1,7 +1,10 @@
 //! One reconcile of one node's inventory: the shell around observe, plan,
 //! execute and status. It moves values between them and decides nothing.
 
+use hypercloud_api::{NodeDeviceInventory, names};
 use k8s_openapi::jiff::Timestamp;
+use kube::Error as KubeError;
+use kube::api::{Api, PostParams};
 use kube::runtime::controller::Action as Requeue;
 
 use super::execute::execute;
@@ -12,7 +15,6 @@ use super::status;
 use super::verdict::Verdict;
 use crate::shell::Shell;
 use crate::shell::error::ReconcileError;
-use crate::shell::report::{self, Report};
 use crate::shell::requeue::{Round, rounds};
 
 /// Brings the inventory of node `name` to what is known now.
@@ -43,11 +45,25 @@ async fn report(
         return Ok(());
     }
     let new = status::next(inventory, node, verdict, Timestamp::now());
-    let report = Report {
-        old: inventory.status.as_ref(),
-        new: &new,
-        notices: Vec::new(),
-        attempt: 0,
+    if inventory.status.as_ref() == Some(&new) {
+        return Ok(());
+    }
+    // All of it is the coordinator's: what somebody else put there goes.
+    let mut whole = inventory.clone();
+    whole.metadata.managed_fields = None;
+    whole.status = Some(new);
+    let inventories: Api<NodeDeviceInventory> = Api::all(shell.client.clone());
+    let parameters = PostParams {
+        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
     };
-    report::report(shell, inventory, report).await
+    match inventories
+        .replace_status(&seen.name, &parameters, &whole)
+        .await
+    {
+        Ok(_) => shell.metrics.status_written(),
+        Err(KubeError::Api(status)) if status.is_not_found() => {}
+        Err(error) => return Err(ReconcileError::Status(error)),
+    }
+    Ok(())
 }

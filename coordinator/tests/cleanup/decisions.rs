@@ -90,8 +90,13 @@ fn an_order_of_yesterday_is_not_gone_on_with() {
     world.ask("a", "sdb");
     assert!(world.look());
     assert_eq!(world.phase("a"), Some(CleanupPhase::Cleaning));
-    // Everything was off meanwhile.
-    world.work.clear();
+    // The agent ended it, everything was off, and somebody uses the device.
+    for _ in 0..20 {
+        world.pass();
+    }
+    assert_eq!(world.cleaned.len(), 1);
+    world.answers.clear();
+    world.used.push("sdb".into());
     world.now += 25 * 3600;
     assert!(world.look());
     assert_eq!(world.phase("a"), Some(CleanupPhase::Failed));

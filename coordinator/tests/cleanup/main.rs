@@ -44,7 +44,7 @@ fn untouched(world: &World, reason: &str) -> bool {
 /// A link that stays with the device.
 const LASTING: &str = "/dev/disk/by-id/ata-sdb";
 
-const SCENARIOS: [Scenario; 17] = [
+const SCENARIOS: [Scenario; 20] = [
     Scenario {
         name: "nothing happens",
         script: |world, second| {
@@ -192,13 +192,60 @@ const SCENARIOS: [Scenario; 17] = [
         end: |world| untouched(world, "Held") && written(world, "a").is_some(),
     },
     Scenario {
-        name: "it is in use",
+        name: "the node needs it",
         script: |world, second| {
             if second == 0 {
                 world.ask("a", "sda");
             }
         },
-        end: |world| untouched(world, "Mounted") && written(world, "a").is_none(),
+        end: |world| untouched(world, "BacksSystem") && written(world, "a").is_none(),
+    },
+    Scenario {
+        name: "it is mounted",
+        script: |world, second| {
+            if second == 0 {
+                world.ask("a", "sdd");
+            }
+        },
+        end: |world| untouched(world, "Mounted") && written(world, "a").is_some(),
+    },
+    Scenario {
+        name: "it was mounted when the agent looked last",
+        script: |world, second| {
+            if second == 0 {
+                world.ask("a", "sdd");
+            }
+            if written(world, "a").is_some() {
+                world.inventory.devices[3].reasons.clear();
+            }
+        },
+        end: |world| succeeded(world, "a"),
+    },
+    Scenario {
+        name: "the machine is started anew while the order waits, and its disks change places",
+        script: |world, second| match second {
+            0 => {
+                world.away = Some(world.now - 40);
+                world.ask("a", LASTING);
+                world.ask("b", "sdc");
+            }
+            60 => {
+                world.inventory.boot_id = Some("next boot".into());
+                let devices = &mut world.inventory.devices;
+                for (at, name) in [(1, "sdc"), (2, "sdb")] {
+                    devices[at].name = name.into();
+                    devices[at].path = format!("/dev/{name}");
+                }
+                world.away = None;
+            }
+            _ => {}
+        },
+        end: |world| {
+            succeeded(world, "a")
+                && failed(world, "b", "AgentUnreachable")
+                && world.cleaned.len() == 1
+                && world.cleaned[0].device.serial.as_deref() == Some("S-sdb")
+        },
     },
     Scenario {
         name: "there is no such device",

@@ -44,7 +44,7 @@ pub struct World {
     pub cleanups: BTreeMap<String, NodeDeviceCleanup>,
     pub work: Vec<Work>,
     /// How cleanings ended, by their references.
-    answers: BTreeMap<String, Result<Cleaned, Failure>>,
+    pub answers: BTreeMap<String, Result<Cleaned, Failure>>,
     /// How the next cleanings end.
     pub failures: Vec<Failure>,
     /// What was cleaned, in order.
@@ -57,18 +57,23 @@ pub struct World {
 }
 
 impl World {
-    /// A node with `sda`, which is in use, and `sdb` and `sdc`, which carry
-    /// leftovers.
+    /// A node with `sda`, which it needs, `sdb` and `sdc`, which carry
+    /// leftovers, and `sdd`, which is mounted.
     pub fn new() -> Self {
         let mut sda = device("sda", false);
-        sda.reasons.push(Explanation {
-            reason: "Mounted".into(),
-            message: "mounted at /".into(),
-        });
+        let mut sdd = device("sdd", false);
+        let reason = |reason: &str, message: &str| Explanation {
+            reason: reason.into(),
+            message: message.into(),
+        };
+        sda.reasons
+            .push(reason("BacksSystem", "the node's / is on it"));
+        sda.reasons.push(reason("Mounted", "mounted at /"));
+        sdd.reasons.push(reason("Mounted", "mounted at /data"));
         let inventory = Inventory {
             hostname: None,
             boot_id: Some("boot".into()),
-            devices: vec![sda, device("sdb", false), device("sdc", false)],
+            devices: vec![sda, device("sdb", false), device("sdc", false), sdd],
         };
         Self {
             now: BEGIN,
@@ -214,7 +219,12 @@ impl World {
             .partition::<Vec<Work>, _>(|work| work.left > 0);
         self.work = going;
         for Work { order, .. } in done {
-            let answer = if self.failures.is_empty() {
+            let is_it = |device: &&Device| device.identity.serial == order.device.serial;
+            let device = self.inventory.devices.iter().find(is_it);
+            let mounted = |device: &Device| device.reasons.iter().any(|it| it.code() == "Mounted");
+            let answer = if device.is_some_and(mounted) {
+                Err(failure("Mounted", false))
+            } else if self.failures.is_empty() {
                 self.cleaned.push(order.clone());
                 Ok(Cleaned {
                     removed: vec!["ext4 at byte 1080".into()],

@@ -158,7 +158,7 @@ async fn an_inventory_is_made_kept_and_written_on_change_only() {
     let (server, agents, shell) = world();
     let made = [
         format!("POST {INVENTORIES}"),
-        format!("PATCH {INVENTORY}/status"),
+        format!("PUT {INVENTORY}/status"),
     ];
     assert_eq!(look(&server, &shell).await, made);
     let owner = &server.object(INVENTORY)["metadata"]["ownerReferences"][0];
@@ -168,7 +168,7 @@ async fn an_inventory_is_made_kept_and_written_on_change_only() {
     );
     assert_eq!(status(&server)["state"], "Pending");
 
-    let written = [format!("PATCH {INVENTORY}/status")];
+    let written = [format!("PUT {INVENTORY}/status")];
     let mut devices: Vec<Device> = (0..500).map(|n| large(&format!("sd{n}"), n > 9)).collect();
     agents.tell(1, devices.clone());
     assert_eq!(look(&server, &shell).await, written);
@@ -186,9 +186,11 @@ async fn an_inventory_is_made_kept_and_written_on_change_only() {
 
     let mut edited = server.object(INVENTORY);
     edited["status"]["devices"] = json!([]);
+    edited["status"]["omittedDevices"] = json!(7);
     server.put(INVENTORY, edited);
     assert_eq!(look(&server, &shell).await, written);
     assert_eq!(status(&server)["devices"].as_array().unwrap().len(), 500);
+    assert_eq!(status(&server)["omittedDevices"], Value::Null);
 
     server.take(INVENTORY);
     assert_eq!(look(&server, &shell).await, made);

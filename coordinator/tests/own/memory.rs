@@ -144,7 +144,7 @@ impl Server {
         self.put(path, object);
     }
 
-    /// Server-side apply of a status by its only owner.
+    /// A status, written as a whole or applied by its only owner.
     fn set_status(&self, path: &str, body: &Value) -> (u16, Value) {
         let Some(mut object) = self.objects.lock().unwrap().get(path).cloned() else {
             return failure(404, "NotFound");
