@@ -75,6 +75,18 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// Whether all that speaks against the device is that somebody has it
+    /// alone, as everybody has who looks at it.
+    #[must_use]
+    pub fn is_of_a_moment(&self) -> bool {
+        match self {
+            Self::Used { reasons, .. } => reasons.iter().all(|told| told.code() == "InUse"),
+            _ => false,
+        }
+    }
+}
+
 impl Meant {
     /// All that is known of a device.
     #[must_use]
@@ -94,7 +106,8 @@ impl Meant {
 
     /// Whether something is known that outlasts a boot.
     fn lasts(&self) -> bool {
-        self.by_id.is_some() || self.wwn.is_some() || self.serial.is_some()
+        let by_id = self.by_id.as_deref().is_some_and(names_the_device);
+        by_id || self.wwn.is_some() || self.serial.is_some()
     }
 
     /// What of a device is not as it was known; nothing for the one that is

@@ -30,4 +30,4 @@ pub use self::probe::{
 };
 pub use self::reason::{Explanation, Reason};
 pub use self::snapshot::Transport;
-pub use self::walk::{Tree, WalkError, walk};
+pub use self::walk::{Tree, WalkError, look_closer, walk};

@@ -1,5 +1,6 @@
 //! Opens a device, alone and for reading only, and looks for signatures.
 
+mod backing;
 mod blkid;
 mod bluestore;
 mod leftover;
@@ -57,6 +58,7 @@ struct Order {
     what: Opened,
     number: Option<Number>,
     read_signatures: bool,
+    is_loop: bool,
     blkid: Arc<Result<Blkid, String>>,
 }
 
@@ -81,6 +83,7 @@ impl Opener for Prober {
             read_signatures: self.source == SignatureSource::Device
                 || what == Opened::File
                 || !read_by_udev(device),
+            is_loop: what == Opened::Device && device.backing_file.is_some(),
             blkid: Arc::clone(&self.blkid),
         };
         // A file cannot keep anybody waiting.
@@ -164,7 +167,13 @@ fn look(order: &Order) -> Result<Option<Look>, String> {
     } else {
         None
     };
+    let backing = if order.is_loop {
+        backing::device(&file).map_err(|error| error.to_string())?
+    } else {
+        None
+    };
     Ok(Some(Look {
+        backing,
         busy,
         signatures,
         bluestore: bluestore::labels(&file).map_err(|error| error.to_string())?,

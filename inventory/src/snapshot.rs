@@ -178,6 +178,8 @@ pub struct Look {
     pub signatures: Option<Vec<Signature>>,
     /// Where labels of BlueStore begin, in bytes.
     pub bluestore: Vec<u64>,
+    /// The block device behind a loop device, which has no other mark of it.
+    pub backing: Option<Number>,
 }
 
 /// A known pattern on a device that tells what it is used for.

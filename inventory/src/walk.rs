@@ -7,11 +7,12 @@
 
 mod busy;
 mod folder;
+mod loops;
 mod mounts;
 mod sysfs;
 mod udev;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -117,7 +118,24 @@ pub fn walk(tree: &Tree, opener: &dyn Opener) -> Result<Snapshot, WalkError> {
         devices,
     };
     busy::look_again(tree, opener, &mut snapshot);
+    loops::tie(&mut snapshot.devices);
     Ok(snapshot)
+}
+
+/// Opens the devices of these names again, by another opener.
+pub fn look_closer(
+    tree: &Tree,
+    opener: &dyn Opener,
+    snapshot: &mut Snapshot,
+    names: &BTreeSet<String>,
+) {
+    for device in &mut snapshot.devices {
+        if names.contains(&device.name) {
+            device.probe = probed(tree, opener, device);
+        }
+    }
+    busy::look_again(tree, opener, snapshot);
+    loops::tie(&mut snapshot.devices);
 }
 
 /// Adds what udev knows and the links to it.

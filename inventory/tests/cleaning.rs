@@ -60,7 +60,24 @@ fn what_is_used_is_refused_with_a_way_out() {
         "Filename Type Size Used Priority\n/dev/sde partition 1 0 -2\n",
     );
     machine.sata("sdf", "8:80", "ff").without("ro");
+    // Its logical partitions are behind it on the disk.
+    let table = machine.sata("sdg", "8:96", "aa");
+    table
+        .partition("sdg4", "8:100", 1024)
+        .udev(&["E:ID_PART_TABLE_TYPE=dos"]);
+    // What a pod has as a block device.
+    machine.sata("sdh", "8:112", "ab");
+    machine
+        .disk("loop7", "7:7", "virtual")
+        .attribute("loop/backing_file", "/dev/disk/by-id/wwn-0xab");
+    // A disk that is a member as a whole.
+    let member = machine.sata("sdi", "8:128", "ac");
+    member.udev(&["E:ID_FS_TYPE=zfs_member", "E:ID_FS_USAGE=filesystem"]);
+    member.partition("sdi1", "8:129", 50 * GIB);
     let inventory = machine.inventory();
+    let codes = machine::codes(&inventory, "sdi1");
+    assert_eq!(codes, ["ZfsMember"]);
+    assert!(!device(&inventory, "sdh").available);
     for (name, codes, says) in [
         ("sda", &["Mounted"][..], "umount /dev/sda1"),
         ("sda1", &["Mounted"], "umount /dev/sda1"),
@@ -70,6 +87,8 @@ fn what_is_used_is_refused_with_a_way_out() {
         ("sde", &["ActiveSwap"], "swapoff /dev/sde"),
         ("sdf", &["Unknown"], "whether it is read-only"),
         ("md127", &["RaidArray", "Unknown"], "an array"),
+        ("sdg4", &["ReservedPartition"], "holds other partitions"),
+        ("sdh", &["Held"], "losetup --detach /dev/loop7"),
     ] {
         let (found, text) = refused(&inventory, name);
         assert_eq!(found, codes, "{name}: {text}");

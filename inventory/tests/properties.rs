@@ -63,11 +63,12 @@ fn probe() -> impl Strategy<Value = Probe> {
                 busy,
                 signatures,
                 bluestore,
+                backing: None,
             })),
         Just(Probe::Made(Look {
             busy: false,
             signatures: Some(Vec::new()),
-            bluestore: Vec::new(),
+            ..Look::default()
         })),
     ]
 }

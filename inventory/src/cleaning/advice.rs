@@ -58,6 +58,9 @@ fn let_go(holder: &Device) -> String {
         Kind::Mapper => format!("dmsetup remove {}", mapped(holder)),
         Kind::Bcache => format!("echo 1 >/sys/block/{}/bcache/stop", holder.name),
         Kind::Drbd => "drbdadm down for its resource".into(),
+        Kind::Loop => {
+            format!("stop the pod or whatever uses it, then losetup --detach {path}")
+        }
         _ => format!("stop {path}"),
     }
 }

@@ -43,8 +43,9 @@ pub struct Cleaned {
 
 type Outcome = Result<Cleaned, Failure>;
 
-/// How long it is remembered how a cleaning ended.
-const REMEMBERED: Duration = Duration::from_secs(3600);
+/// How long it is remembered how a cleaning ended: longer than whoever ordered
+/// it asks again.
+const REMEMBERED: Duration = Duration::from_secs(72 * 3600);
 /// The most that are remembered; the oldest go first.
 const MOST_REMEMBERED: usize = 256;
 

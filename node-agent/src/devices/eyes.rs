@@ -1,9 +1,11 @@
 //! Looks at the devices, one look at a time: each opens every device alone for
 //! a moment, and two at once would take each other for users.
 
+use std::collections::BTreeSet;
+
 use hypercloud_inventory::snapshot::Snapshot;
 use hypercloud_inventory::{
-    Inventory, Policy, Prober, SignatureSource, Tree, WalkError, classify, walk,
+    Inventory, Policy, Prober, SignatureSource, Tree, WalkError, classify, look_closer, walk,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -11,13 +13,22 @@ use parking_lot::{Mutex, MutexGuard};
 pub(super) struct Eyes {
     tree: Tree,
     policy: Policy,
-    prober: Mutex<Prober>,
+    probers: Mutex<Probers>,
+}
+
+struct Probers {
+    /// Takes udev's word for what is on a device: it looks again whenever a
+    /// writer closes its node, and disks need not be read for every look.
+    quick: Prober,
+    /// Reads it: of what seems to be free, because who writes through a node
+    /// of his own is not noticed, and udev does not look for all that there is.
+    close: Prober,
 }
 
 /// The turn of whoever looks; nobody else looks meanwhile.
 pub(super) struct Turn<'a> {
     eyes: &'a Eyes,
-    prober: MutexGuard<'a, Prober>,
+    probers: MutexGuard<'a, Probers>,
 }
 
 /// What was seen, and what that means.
@@ -31,9 +42,10 @@ impl Eyes {
         Self {
             tree,
             policy: Policy::default(),
-            // udev looks again whenever a writer closes a device. The disks
-            // need not spin for every look of ours.
-            prober: Mutex::new(Prober::new(SignatureSource::UdevFirst)),
+            probers: Mutex::new(Probers {
+                quick: Prober::new(SignatureSource::UdevFirst),
+                close: Prober::new(SignatureSource::Device),
+            }),
         }
     }
 
@@ -45,15 +57,24 @@ impl Eyes {
     pub(super) fn turn(&self) -> Turn<'_> {
         Turn {
             eyes: self,
-            prober: self.prober.lock(),
+            probers: self.probers.lock(),
         }
     }
 }
 
 impl Turn<'_> {
     pub(super) fn look(&self) -> Result<Sight, WalkError> {
-        let snapshot = walk(&self.eyes.tree, &*self.prober)?;
-        let inventory = classify(&snapshot, &self.eyes.policy);
+        let Eyes { tree, policy, .. } = self.eyes;
+        let mut snapshot = walk(tree, &self.probers.quick)?;
+        let mut inventory = classify(&snapshot, policy);
+        let free: BTreeSet<String> = inventory
+            .available()
+            .map(|device| device.name.clone())
+            .collect();
+        if !free.is_empty() {
+            look_closer(tree, &self.probers.close, &mut snapshot, &free);
+            inventory = classify(&snapshot, policy);
+        }
         Ok(Sight {
             snapshot,
             inventory,

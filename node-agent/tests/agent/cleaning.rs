@@ -314,9 +314,34 @@ async fn a_disk_of_which_a_partition_is_used_is_left_alone() {
     tool("mkswap", &[&part]).unwrap();
     tool("swapon", &[&part]).unwrap();
     let swapped = Undo("swapoff", vec![part.clone()]);
+    let swaps = disk.dir.path().join("tree/proc/swaps");
+    let table = fs::read_to_string(&swaps).unwrap();
+    fs::write(&swaps, format!("{table}{part} partition 1 0 -2\n")).unwrap();
     refused(&disk, meant(&disk), "ActiveSwap", "swapoff").await;
     drop(swapped);
+    fs::write(&swaps, table).unwrap();
     becomes_clean(&disk, "a partition that was swapped to").await;
+}
+
+/// A loop device holds what is behind it in no other way that shows.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_behind_a_loop_device_is_left_alone() {
+    if !is_root("what_is_behind_a_loop_device_is_left_alone") {
+        return;
+    }
+    let disk = Disk::new(&[]);
+    assert!(disk.made_by("mkfs.ext4", &["-q"]));
+    let over = tool("losetup", &["--find", "--show", &disk.path]).unwrap();
+    let detached = Undo("losetup", vec!["--detach".into(), over.clone()]);
+    let name = over.trim_start_matches("/dev/");
+    let list = disk.dir.path().join("tree/sys/block");
+    let described = fs::canonicalize(format!("/sys/block/{name}")).unwrap();
+    std::os::unix::fs::symlink(described, list.join(name)).unwrap();
+    let detach = format!("losetup --detach {over}");
+    refused(&disk, meant(&disk), "Held", &detach).await;
+    fs::remove_file(list.join(name)).unwrap();
+    drop(detached);
+    becomes_clean(&disk, "what was behind a loop device").await;
 }
 
 /// Who comes second waits for the first; what has ended is not begun again for

@@ -51,7 +51,15 @@ impl Disk {
         let dir = tempfile::tempdir().unwrap();
         let tree = dir.path().join("tree");
         fs::create_dir_all(tree.join("sys/block")).unwrap();
-        symlink("/proc", tree.join("proc")).unwrap();
+        // What the machine swaps to is other tests'.
+        let proc = tree.join("proc");
+        fs::create_dir_all(&proc).unwrap();
+        let own = std::process::id().to_string();
+        for name in ["1", "sys", &own] {
+            symlink(Path::new("/proc").join(name), proc.join(name)).unwrap();
+        }
+        symlink(&own, proc.join("self")).unwrap();
+        fs::write(proc.join("swaps"), "Filename Type Size Used Priority\n").unwrap();
         symlink("/dev", tree.join("dev")).unwrap();
         let file = dir.path().join("disk");
         File::create(&file).unwrap().set_len(SIZE).unwrap();

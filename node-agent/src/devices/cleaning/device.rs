@@ -28,7 +28,10 @@ const BLKPG_DEL_PARTITION: i32 = 2;
 const LOCK_WITHIN: Duration = Duration::from_secs(5);
 
 /// Who only looks at a device has it for a moment.
-const ALONE_WITHIN: Duration = Duration::from_millis(200);
+const ALONE_WITHIN: Duration = Duration::from_secs(2);
+
+/// The same for its partitions.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Written at one go.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
@@ -165,14 +168,21 @@ impl Alone {
     /// It reads the table again; for a device whose tables it does not read it
     /// is told of each.
     pub(super) fn forget_partitions(&self, numbers: &[u32]) -> io::Result<()> {
-        // SAFETY: the request takes no argument.
-        match unsafe { ioctl(&self.file, NoArg::<BLKRRPART>::new()) } {
-            Ok(()) => Ok(()),
-            Err(Errno::INVAL | Errno::NOTTY) => numbers
-                .iter()
-                .try_for_each(|number| self.forget_partition(*number)),
-            Err(error) => Err(error.into()),
+        let end = Instant::now() + FORGOTTEN_WITHIN;
+        loop {
+            // SAFETY: the request takes no argument.
+            match unsafe { ioctl(&self.file, NoArg::<BLKRRPART>::new()) } {
+                Ok(()) => return Ok(()),
+                Err(Errno::INVAL | Errno::NOTTY) => break,
+                Err(Errno::BUSY) if Instant::now() < end => {
+                    thread::park_timeout(Duration::from_millis(20));
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
+        numbers
+            .iter()
+            .try_for_each(|number| self.forget_partition(*number))
     }
 
     fn forget_partition(&self, number: u32) -> io::Result<()> {

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd as _;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use hypercloud_inventory::cleaning::{Meant, Refusal, find, may_be_cleaned};
 use hypercloud_inventory::snapshot::{Number, Seen, Snapshot};
@@ -16,6 +19,9 @@ use crate::devices::eyes::{Eyes, Sight};
 /// Removing one signature may show another; more of them than this nothing
 /// has.
 const ROUNDS: usize = 16;
+
+/// How long a device may be busy with somebody who only looks at it.
+const BUSY_WITHIN: Duration = Duration::from_secs(2);
 
 /// Why a device was not cleaned.
 #[derive(Debug, thiserror::Error)]
@@ -93,30 +99,18 @@ pub(super) fn clean(
         return Err(CleanError::Recorded);
     }
     let leftovers = Leftovers::load().map_err(CleanError::Blind)?;
-    let (alone, target) = {
-        // Nobody of us looks until the device is open: he would be taken for
-        // a user, and this for one.
-        let turn = eyes.turn();
-        let Sight {
-            snapshot,
-            inventory,
-        } = turn.look()?;
-        let device = find(&inventory, meant)?;
-        may_be_cleaned(&inventory, device)?;
-        let target = Target::of(&snapshot, &device.name).ok_or_else(|| Refusal::NotThere {
-            what: device.path.clone(),
-        })?;
-        let who = openers::writers(&eyes.tree().processes(), &target.numbers);
-        if !who.is_empty() {
-            return Err(CleanError::Written {
-                path: target.path,
-                who: who.join(", "),
-            });
-        }
-        let path = eyes.tree().device(&device.name);
-        let alone = Alone::open(&path, &target.seen).map_err(|source| target.unopened(source))?;
-        (alone, target)
-    };
+    let target = decided(eyes, meant)?;
+    let path = eyes.tree().device(&target.seen.name);
+    let alone = Alone::open(&path, &target.seen).map_err(|source| target.unopened(source))?;
+    let own = alone.file.as_raw_fd();
+    let who = openers::writers(eyes.tree().processes(), target.numbers.clone(), own);
+    let who = who.map_err(target.failed("who else has it open cannot be seen"))?;
+    if !who.is_empty() {
+        return Err(CleanError::Written {
+            path: target.path,
+            who: who.join(", "),
+        });
+    }
     tracing::warn!(
         device = target.path,
         reference,
@@ -135,6 +129,31 @@ pub(super) fn clean(
     cleaning.carry_out()
 }
 
+/// Looks afresh, and decides. Who only looks at a device has it for a moment,
+/// so that it is busy is seen more than once before it counts.
+fn decided(eyes: &Eyes, meant: &Meant) -> Result<Target, CleanError> {
+    let end = Instant::now() + BUSY_WITHIN;
+    loop {
+        let Sight {
+            snapshot,
+            inventory,
+        } = eyes.turn().look()?;
+        let device = find(&inventory, meant)?;
+        match may_be_cleaned(&inventory, device) {
+            Ok(()) => {
+                let target = Target::of(&snapshot, &device.name);
+                return Ok(target.ok_or_else(|| Refusal::NotThere {
+                    what: device.path.clone(),
+                })?);
+            }
+            Err(refusal) if refusal.is_of_a_moment() && Instant::now() < end => {
+                thread::park_timeout(Duration::from_millis(100));
+            }
+            Err(refusal) => return Err(refusal.into()),
+        }
+    }
+}
+
 /// What is known of the device.
 struct Target {
     path: String,
@@ -142,7 +161,8 @@ struct Target {
     seen: Seen,
     /// The numbers of its partitions on it, and their places.
     partitions: Vec<(u32, Range<u64>)>,
-    /// Its and its partitions' numbers at the kernel.
+    /// The kernel's numbers of it, its partitions, and what it is part or made
+    /// of.
     numbers: BTreeSet<Number>,
 }
 
@@ -155,13 +175,25 @@ impl Target {
             let start = part.start?;
             Some((part.partition?, start..start.saturating_add(part.size?)))
         });
-        let numbers = parts.iter().chain([&seen]).filter_map(|seen| seen.number);
+        let mut numbers: BTreeSet<Number> = parts.iter().filter_map(|part| part.number).collect();
+        let mut open = vec![seen];
+        while let Some(below) = open.pop() {
+            if below.number.is_none_or(|number| !numbers.insert(number)) {
+                continue;
+            }
+            let is_below = |other: &&Seen| {
+                let slaves = below.slaves.as_ref();
+                below.disk.as_ref() == Some(&other.name)
+                    || slaves.is_some_and(|slaves| slaves.contains(&other.name))
+            };
+            open.extend(snapshot.devices.iter().filter(is_below));
+        }
         Some(Self {
             path: format!("/dev/{name}"),
             size: seen.size?,
             seen: seen.clone(),
             partitions: places.collect(),
-            numbers: numbers.collect(),
+            numbers,
         })
     }
 
