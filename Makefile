@@ -28,12 +28,14 @@ unit: ## The tests that need no cluster
 e2e: ## The end-to-end tests alone, on the cluster that is up
 	@tests/e2e.sh
 
-.PHONY: bench-import bench-export bench
+.PHONY: bench-import bench-export bench-devices bench
 bench-import: ## Imports timed beside their peers; ROWS=zlib,zstd RUNS=5
 	@bench/packages.sh && bench/import.sh
 bench-export: ## Exports timed beside their peers; ROWS=zlib,zstd RUNS=5
 	@bench/packages.sh && bench/export.sh
-bench: bench-import bench-export
+bench-devices: ## Walks of 500 devices beside lsblk; DEVICES=500 RUNS=9
+	@bench/packages.sh && bench/devices.sh
+bench: bench-import bench-export bench-devices
 
 .PHONY: generate
 generate: ## Write the generated files: protocol code, CRDs

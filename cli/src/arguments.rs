@@ -8,6 +8,7 @@ use hypercloud_transfer::{Checksum, ImageFormat};
 use crate::devices::DevicesArguments;
 use crate::export::ExportArguments;
 use crate::image::ImageExportArguments;
+use crate::node_devices::NodeDevicesArguments;
 use crate::rollback::RollbackArguments;
 use crate::source::SourceArguments;
 
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Devices(DevicesArguments),
+    Devices(Box<DevicesArguments>),
     /// Look at disk images, import and export them
     #[command(subcommand)]
     Image(Box<ImageCommand>),
@@ -48,6 +49,7 @@ pub(crate) enum PluginCommand {
     Image(ImageCommand),
     Rollback(RollbackArguments),
     Export(ExportArguments),
+    Devices(Box<NodeDevicesArguments>),
 }
 
 #[derive(Debug, Subcommand)]

@@ -24,10 +24,11 @@ use serde::Serialize;
 use crate::arguments::Format;
 use crate::stop::stop_asked;
 
-pub(crate) use self::connect::ClusterArguments;
-pub(crate) use self::course::{Course, Said, Step, bytes, percent};
+pub(crate) use self::connect::{ClusterArguments, ContextArguments, quoted};
+pub(crate) use self::course::{COMPLETE, Course, Said, Step, bytes, percent};
 pub(crate) use self::failure::Failure;
 pub(crate) use self::follow::Followed;
+pub(crate) use self::follow::PAUSES;
 use self::follow::{Whose, follow};
 use self::show::{Audience, Reporter, Screen};
 pub(crate) use self::show::{Figures, Outcome};
@@ -72,13 +73,13 @@ pub(crate) struct Waiting {
 
 /// Has the cluster do what a resource says, and shows it.
 pub(crate) async fn run<K: Followed + Serialize>(
-    cluster: ClusterArguments,
+    cluster: impl Future<Output = Result<Api<K>, Failure>>,
     resource: K,
     waiting: &Waiting,
     format: Format,
 ) -> ExitCode {
     let mut reporter = Reporter::new(format, Screen::of_process());
-    let result = match cluster.connect().await {
+    let result = match cluster.await {
         Ok(api) => carry_out(&api, resource, waiting, &mut reporter, stop_asked()).await,
         Err(failure) => Err(failure),
     };
@@ -112,7 +113,7 @@ pub(crate) async fn carry_out<K: Followed + Serialize>(
         .await
         .map_err(|error| Failure::create(K::WORK, error))?;
     let whose = Whose::of(&made);
-    audience.created(&whose.namespace, &whose.name);
+    audience.created(whose.namespace.as_deref(), &whose.name);
     if !waiting.wait {
         return Ok(());
     }

@@ -118,7 +118,8 @@ enum DigestKind {
 pub(crate) async fn run(arguments: ExportArguments) -> ExitCode {
     let export = resource(&arguments);
     let format = arguments.shown.output;
-    cluster::run(arguments.cluster, export, &arguments.waiting, format).await
+    let cluster = arguments.cluster.connect();
+    cluster::run(cluster, export, &arguments.waiting, format).await
 }
 
 fn resource(arguments: &ExportArguments) -> VirtualMachineVolumeExport {

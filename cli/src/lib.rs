@@ -13,6 +13,7 @@ mod devices;
 mod export;
 mod image;
 mod journal;
+mod node_devices;
 mod report;
 mod rollback;
 mod source;
@@ -33,7 +34,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match parsed::<Arguments>("hcs", arguments) {
         Ok(arguments) => carry_out(async move {
             match arguments.command {
-                Command::Devices(arguments) => devices::run(arguments),
+                Command::Devices(arguments) => devices::run(*arguments).await,
                 Command::Image(command) => image::run(*command).await,
             }
         }),
@@ -51,6 +52,7 @@ pub fn run_plugin(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 PluginCommand::Image(command) => image::run(command).await,
                 PluginCommand::Rollback(arguments) => rollback::run(arguments).await,
                 PluginCommand::Export(arguments) => export::run(arguments).await,
+                PluginCommand::Devices(arguments) => node_devices::run(*arguments).await,
             }
         }),
         Err(code) => code,

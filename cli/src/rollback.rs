@@ -42,7 +42,8 @@ pub(crate) struct RollbackArguments {
 pub(crate) async fn run(arguments: RollbackArguments) -> ExitCode {
     let rollback = resource(arguments.disk, arguments.snapshot);
     let format = arguments.shown.output;
-    cluster::run(arguments.cluster, rollback, &arguments.waiting, format).await
+    let cluster = arguments.cluster.connect();
+    cluster::run(cluster, rollback, &arguments.waiting, format).await
 }
 
 fn resource(disk: String, snapshot: String) -> VirtualMachineVolumeRollback {

@@ -133,3 +133,39 @@ fn what_is_no_record_and_no_size_is_refused() {
     let output = hcs(empty.path(), &["--min-size", "much"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
+
+#[test]
+fn an_agent_that_is_not_there_is_told_from_words_that_make_no_sense() {
+    let folder = tempfile::tempdir().unwrap();
+    let tls = folder.path().to_str().unwrap();
+    let asked = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hcs"));
+        command.arg("devices").args(arguments).output().unwrap()
+    };
+    let nobody = ["--agent", "127.0.0.1:1", "--tls", tls];
+    let output = asked(&nobody);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("ca.crt") && said.contains("--tls"), "{said}");
+
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["somebody".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap().pem();
+    write(&folder.path().join("ca.crt"), &certificate);
+    write(&folder.path().join("tls.crt"), &certificate);
+    write(&folder.path().join("tls.key"), &key.serialize_pem());
+    let output = asked(&nobody);
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("the agent cannot be reached"), "{said}");
+    for arguments in [
+        &["--agent", "127.0.0.1:1"][..],
+        &["--tls", tls],
+        &["--watch"],
+        &["--agent", "127.0.0.1:1", "--tls", tls, "--root", tls],
+    ] {
+        assert_eq!(asked(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    let senseless = asked(&["--agent", "no address", "--tls", tls]);
+    assert_eq!(senseless.status.code(), Some(2), "{senseless:?}");
+}

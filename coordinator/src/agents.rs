@@ -5,6 +5,7 @@
 //! [`pool`] is the real one. Generated protocol types stop at [`wire`].
 
 pub mod collect;
+pub mod devices;
 pub mod discover;
 pub mod pool;
 pub mod rate;
@@ -16,6 +17,7 @@ mod wire;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use devices::{Cleaned, CleaningOrder, DevicesSeen};
 use hypercloud_api::{ExportCompression, ExportFormat, VolumeMode};
 use k8s_openapi::jiff::Timestamp;
 pub use seen::AgentsSeen;
@@ -446,4 +448,15 @@ pub trait Agents: Send + Sync + 'static {
     /// Stops and forgets a job; answers when its volume is closed. A job
     /// that is not known is answered the same way.
     async fn cancel(&self, node: &str, job_id: &str) -> Result<(), AgentError>;
+
+    /// What is known of the devices of `node`, from memory.
+    fn devices(&self, node: &str) -> DevicesSeen;
+
+    /// Has a device cleaned; answers when that is over. The agent goes on
+    /// when nobody waits, and a repeat of the same order joins it.
+    async fn clean(
+        &self,
+        node: &str,
+        order: &CleaningOrder,
+    ) -> Result<Result<Cleaned, Failure>, AgentError>;
 }

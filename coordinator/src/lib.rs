@@ -3,16 +3,17 @@
 //! Every replica serves health; the one that holds the Lease ([`leader`])
 //! keeps the certificates ([`tls`]), the links to the node agents
 //! ([`agents`]) and the reconcilers ([`image`], [`disk`], [`rollback`],
-//! [`export`]), whose shells share [`shell`].
+//! [`export`], [`inventory`], [`cleanup`]), whose shells share [`shell`].
 //!
 //! Invariants: what decides (`plan`, `validate`, `status`, `leader::decide`,
-//! `agents::table`) imports no client, no runtime and no clock; the only
+//! `agents::table`, `agents::devices`) imports no client, no runtime and no clock; the only
 //! memory between two reconciles is the API server's and the agents'.
 
 pub mod access;
 pub mod again;
 pub mod agents;
 pub mod backoff;
+pub mod cleanup;
 pub mod config;
 pub mod copy;
 pub mod decision;
@@ -21,6 +22,7 @@ pub mod export;
 pub mod health;
 pub mod holder;
 pub mod image;
+pub mod inventory;
 pub mod leader;
 pub mod metrics;
 pub mod rollback;

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agents::pool::{Endpoints, Pool};
 use crate::agents::{Agents, collect, discover};
+use crate::cleanup;
 use crate::config::{Config, LogFormat};
 use crate::disk;
 use crate::export;
@@ -25,6 +26,7 @@ use crate::health;
 use crate::holder::HolderTemplate;
 use crate::image;
 use crate::image::plan::Policy;
+use crate::inventory;
 use crate::leader::Candidate;
 use crate::metrics::Metrics;
 use crate::rollback;
@@ -125,6 +127,8 @@ async fn lead(
     let disk_changes = pool.changes();
     let rollback_changes = pool.changes();
     let export_changes = pool.changes();
+    let inventory_changes = pool.changes();
+    let cleanup_changes = pool.changes();
     let agents: Arc<dyn Agents> = Arc::new(pool.clone());
     let reporter = Reporter {
         controller: REPORTER.to_owned(),
@@ -157,6 +161,11 @@ async fn lead(
         shell: shell.clone(),
         store: config.default_store(),
     };
+    let cleanups = cleanup::reconcile::Context {
+        shell: shell.clone(),
+        stop: stop.clone(),
+    };
+    let shell = Arc::new(shell);
     let port = config.agent_port;
     tokio::join!(
         tls::renew(client.clone(), namespace, tls_sender, stop.clone()),
@@ -168,7 +177,8 @@ async fn lead(
             stop.clone()
         ),
         pool.run(endpoints, stop.clone()),
-        collect::collect(client, agents, stop.clone()),
+        collect::collect(client.clone(), agents, stop.clone()),
+        inventory::collect::collect(client, stop.clone()),
         async {
             image::controller::run(Arc::new(images), image_changes, stop.clone()).await;
             // Without its controllers a leader must not hold the Lease.
@@ -179,11 +189,19 @@ async fn lead(
             stop.cancel();
         },
         async {
-            rollback::controller::run(Arc::new(shell), rollback_changes, stop.clone()).await;
+            rollback::controller::run(Arc::clone(&shell), rollback_changes, stop.clone()).await;
             stop.cancel();
         },
         async {
             export::controller::run(Arc::new(exports), export_changes, stop.clone()).await;
+            stop.cancel();
+        },
+        async {
+            inventory::controller::run(Arc::clone(&shell), inventory_changes, stop.clone()).await;
+            stop.cancel();
+        },
+        async {
+            cleanup::controller::run(Arc::new(cleanups), cleanup_changes, stop.clone()).await;
             stop.cancel();
         },
     );

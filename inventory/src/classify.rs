@@ -159,7 +159,22 @@ fn inherited(seen: &Seen, reason: &Reason) -> Option<Reason> {
         | Reason::PrivateMapper { .. }
         | Reason::Suspended
         | Reason::DuplicateIdentity { .. }
-        | Reason::Unreadable { .. } => Some(reason.clone()),
+        | Reason::Unreadable { .. }
+        // A disk that is used or signed as a whole: a partition that shows
+        // through is made of the same bytes.
+        | Reason::Mounted { .. }
+        | Reason::ActiveSwap
+        | Reason::FileSystem { .. }
+        | Reason::LvmMember
+        | Reason::RaidMember { .. }
+        | Reason::EncryptedData { .. }
+        | Reason::ZfsMember
+        | Reason::BcacheMember
+        | Reason::VdoMember
+        | Reason::DrbdMember
+        | Reason::SwapSpace
+        | Reason::OtherSignature { .. }
+        | Reason::AmbiguousSignatures => Some(reason.clone()),
         Reason::BlueStore { .. } => Some(Reason::BlueStoreDisk {
             disk: seen.disk.clone().unwrap_or_default(),
         }),

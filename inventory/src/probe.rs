@@ -1,7 +1,9 @@
 //! Opens a device, alone and for reading only, and looks for signatures.
 
+mod backing;
 mod blkid;
 mod bluestore;
+mod leftover;
 mod patience;
 
 use std::fs::{File, OpenOptions};
@@ -13,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{OFlags, major, minor};
 
 use self::blkid::Blkid;
+pub use self::bluestore::POSITIONS as BLUESTORE_LABELS;
+pub use self::leftover::{Leftover, Leftovers};
 use self::patience::Patience;
 use crate::snapshot::{Look, Number, Probe, Seen};
 
@@ -45,7 +49,7 @@ pub enum SignatureSource {
 pub struct Prober {
     source: SignatureSource,
     blkid: Arc<Result<Blkid, String>>,
-    patience: Mutex<Patience<Order, Probe>>,
+    patience: Mutex<Patience<PathBuf, Order, Probe>>,
 }
 
 /// All that a probe needs, so that another thread can make it.
@@ -54,6 +58,7 @@ struct Order {
     what: Opened,
     number: Option<Number>,
     read_signatures: bool,
+    is_loop: bool,
     blkid: Arc<Result<Blkid, String>>,
 }
 
@@ -78,12 +83,17 @@ impl Opener for Prober {
             read_signatures: self.source == SignatureSource::Device
                 || what == Opened::File
                 || !read_by_udev(device),
+            is_loop: what == Opened::Device && device.backing_file.is_some(),
             blkid: Arc::clone(&self.blkid),
         };
+        // A file cannot keep anybody waiting.
+        if what == Opened::File {
+            return probe(order);
+        }
         self.patience
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .carry_out(order)
+            .carry_out(path.to_owned(), order)
             .unwrap_or_else(|why| Probe::Failed(why.into()))
     }
 }
@@ -157,7 +167,13 @@ fn look(order: &Order) -> Result<Option<Look>, String> {
     } else {
         None
     };
+    let backing = if order.is_loop {
+        backing::device(&file).map_err(|error| error.to_string())?
+    } else {
+        None
+    };
     Ok(Some(Look {
+        backing,
         busy,
         signatures,
         bluestore: bluestore::labels(&file).map_err(|error| error.to_string())?,

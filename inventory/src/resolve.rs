@@ -57,7 +57,12 @@ pub fn resolve<'a>(inventory: &'a Inventory, name: &str) -> Result<Resolved<'a>,
     let found: Vec<&Device> = inventory
         .devices
         .iter()
-        .filter(|device| device.path == path || device.identity.links.contains(&path))
+        .filter(|device| {
+            let identity = &device.identity;
+            device.path == path
+                || identity.by_id.as_ref() == Some(&path)
+                || identity.links.contains(&path)
+        })
         .collect();
     match found.as_slice() {
         [] => Err(Refusal::NotThere { name: name.into() }),

@@ -54,6 +54,8 @@ pub struct Seen {
     pub disk: Option<String>,
     /// The number of a partition.
     pub partition: Option<u32>,
+    /// Where on its disk a partition begins, in bytes.
+    pub start: Option<u64>,
     /// The name that the partition table gives a partition.
     pub partition_label: Option<String>,
     /// The type that the partition table gives a partition.
@@ -176,6 +178,8 @@ pub struct Look {
     pub signatures: Option<Vec<Signature>>,
     /// Where labels of BlueStore begin, in bytes.
     pub bluestore: Vec<u64>,
+    /// The block device behind a loop device, which has no other mark of it.
+    pub backing: Option<Number>,
 }
 
 /// A known pattern on a device that tells what it is used for.

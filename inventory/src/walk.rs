@@ -5,15 +5,19 @@
 //! and nothing is written. What cannot be read is left unknown: a walk fails
 //! only where there is no list of devices at all.
 
+mod busy;
+mod folder;
+mod loops;
 mod mounts;
 mod sysfs;
 mod udev;
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 
+use self::folder::Folder;
 use crate::probe::{Opened, Opener};
 use crate::snapshot::{Number, Probe, Seen, Snapshot};
 
@@ -69,38 +73,26 @@ impl Tree {
         self.live
     }
 
+    /// Where a device is to be opened, by the kernel's name of it.
+    #[must_use]
+    pub fn device(&self, name: &str) -> PathBuf {
+        self.file("dev").join(name)
+    }
+
+    /// The folder of processes.
+    #[must_use]
+    pub fn processes(&self) -> PathBuf {
+        self.file("proc")
+    }
+
     pub(crate) fn file(&self, below: &str) -> PathBuf {
         self.root.join(below)
     }
 
     /// The file's text without white space around it.
     fn text(&self, below: &str) -> Option<String> {
-        read(&self.file(below))
+        Some(folder::trimmed(&fs::read(self.file(below)).ok()?))
     }
-}
-
-/// A file's text, without the white space and zero bytes around it.
-fn read(path: &Path) -> Option<String> {
-    trimmed(&fs::read(path).ok()?)
-}
-
-/// The text of a file that is read at one go, as attributes in sysfs are: with
-/// hundreds of devices, asking for its size and its end would be half of the
-/// work.
-fn attribute(path: &Path) -> Option<String> {
-    let mut page = [0; 4096];
-    let mut file = File::open(path).ok()?;
-    let length = file.read(&mut page).ok()?;
-    if length == page.len() {
-        return read(path);
-    }
-    trimmed(page.get(..length)?)
-}
-
-fn trimmed(bytes: &[u8]) -> Option<String> {
-    let text = String::from_utf8_lossy(bytes);
-    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
-    Some(text.to_owned())
 }
 
 /// Reads every block device of `tree` and what uses it; devices are opened by
@@ -111,30 +103,53 @@ fn trimmed(bytes: &[u8]) -> Option<String> {
 pub fn walk(tree: &Tree, opener: &dyn Opener) -> Result<Snapshot, WalkError> {
     let mut devices = sysfs::devices(tree)?;
     let links = device_links(tree);
+    let database = Folder::at(&tree.file("run/udev/data"));
     for device in &mut devices {
-        complete(tree, &links, device);
+        complete(&database, &links, device);
     }
     for device in &mut devices {
         device.probe = probed(tree, opener, device);
     }
-    Ok(Snapshot {
+    let mut snapshot = Snapshot {
         boot_id: tree.text("proc/sys/kernel/random/boot_id"),
         hostname: tree.text("proc/sys/kernel/hostname"),
         mounts: mounts::mounts(tree),
         swaps: mounts::swaps(tree),
         devices,
-    })
+    };
+    busy::look_again(tree, opener, &mut snapshot);
+    loops::tie(&mut snapshot.devices);
+    Ok(snapshot)
+}
+
+/// Opens the devices of these names again, by another opener.
+pub fn look_closer(
+    tree: &Tree,
+    opener: &dyn Opener,
+    snapshot: &mut Snapshot,
+    names: &BTreeSet<String>,
+) {
+    for device in &mut snapshot.devices {
+        if names.contains(&device.name) {
+            device.probe = probed(tree, opener, device);
+        }
+    }
+    busy::look_again(tree, opener, snapshot);
+    loops::tie(&mut snapshot.devices);
 }
 
 /// Adds what udev knows and the links to it.
-fn complete(tree: &Tree, links: &BTreeMap<String, Vec<String>>, device: &mut Seen) {
-    device.udev = device.number.and_then(|number| udev::record(tree, number));
-    if let Some(record) = device.udev.clone() {
-        udev::fill(device, &record);
-        device.links.extend(record.links);
+fn complete(database: &Folder, links: &BTreeMap<String, Vec<String>>, device: &mut Seen) {
+    let record = device
+        .number
+        .and_then(|number| udev::record(database, number));
+    if let Some(record) = &record {
+        udev::fill(device, record);
+        device.links.extend_from_slice(&record.links);
     }
+    device.udev = record;
     if let Some(found) = links.get(&device.name) {
-        device.links.extend(found.iter().cloned());
+        device.links.extend_from_slice(found);
     }
     device.links.sort();
     device.links.dedup();
@@ -189,7 +204,7 @@ fn probed(tree: &Tree, opener: &dyn Opener, device: &Seen) -> Probe {
     if device.hidden || suspended || stirs || device.size == Some(0) {
         return Probe::NotMade;
     }
-    let path = tree.file("dev").join(&device.name);
+    let path = tree.device(&device.name);
     let what = if tree.is_live() {
         Opened::Device
     } else {

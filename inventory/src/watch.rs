@@ -2,20 +2,21 @@
 //!
 //! The kernel announces what happens to devices, and udev announces that its
 //! database says so too; changes of the mount table and of swaps are polled
-//! for. Nothing is concluded from what an event says: each only asks for a
+//! for, and writers are noticed where no udev does that. Nothing is concluded from what an event says: each only asks for a
 //! look, so that a lost event costs nothing once the next look is made. Events
 //! that come together are one change.
 
 mod event;
 mod gathering;
+mod writers;
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
 use rustix::net::{
@@ -23,7 +24,8 @@ use rustix::net::{
 };
 
 use self::event::Event;
-use self::gathering::Gathering;
+use self::gathering::{Gathering, Udev};
+use self::writers::Writers;
 use crate::walk::Tree;
 
 /// The kernel's own events, and those that udev repeats when it is done.
@@ -46,16 +48,35 @@ pub struct Change {
     pub lost: bool,
     /// What is mounted or swapped to has changed.
     pub usage: bool,
+    /// Somebody has written to a device.
+    pub written: bool,
+    /// Somebody rang.
+    pub asked: bool,
 }
 
 /// Waits for changes of this node's devices.
 pub struct Watch {
-    events: OwnedFd,
+    tree: Tree,
+    /// The kernel's and udev's events, where they can be had.
+    events: Option<OwnedFd>,
     tables: Vec<File>,
-    /// udev's own socket, which is there while it runs.
-    udev: PathBuf,
+    /// Where no udev minds them.
+    writers: Option<Writers>,
+    bell: Arc<OwnedFd>,
     gathering: Gathering,
     buffer: Vec<u8>,
+}
+
+/// Asks for a look, from any thread.
+#[derive(Debug, Clone)]
+pub struct Bell(Arc<OwnedFd>);
+
+impl Bell {
+    /// Wakes whoever waits for a change.
+    pub fn ring(&self) {
+        // It fails only where it was rung beyond all counting already.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
 }
 
 impl Watch {
@@ -64,28 +85,78 @@ impl Watch {
     /// # Errors
     /// Where the kernel does not let events be listened to.
     pub fn begin(tree: &Tree) -> io::Result<Self> {
-        let events = socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            Some(KOBJECT_UEVENT),
-        )?;
-        // More than anybody may ask for needs a capability; less will do.
-        if sockopt::set_socket_recv_buffer_size_force(&events, BUFFER).is_err() {
-            sockopt::set_socket_recv_buffer_size(&events, BUFFER)?;
-        }
-        bind(&events, &SocketAddrNetlink::new(0, KERNEL | UDEV))?;
+        let mut watch = Self::without_events(tree)?;
+        watch.events = Some(listen()?);
+        Ok(watch)
+    }
+
+    /// Begins to watch where events are not to be had: mounts, writers and
+    /// the bell are changes all the same; devices that come and go are left to
+    /// whoever looks now and then.
+    ///
+    /// # Errors
+    /// Where the kernel has no more descriptors to give.
+    pub fn without_events(tree: &Tree) -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Self {
-            events,
+            tree: tree.clone(),
+            events: None,
             // A table that cannot be read is a reason for every device already.
             tables: ["proc/1/mountinfo", "proc/swaps"]
                 .iter()
                 .filter_map(|table| File::open(tree.file(table)).ok())
                 .collect(),
-            udev: tree.file("run/udev/control"),
+            writers: None,
+            bell: Arc::new(eventfd(0, flags)?),
             gathering: Gathering::default(),
             buffer: vec![0; LONGEST_EVENT],
         })
+    }
+
+    /// Goes on without events, where waiting for them failed.
+    pub fn forget_events(&mut self) {
+        self.events = None;
+    }
+
+    /// Whether events of devices come.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        self.events.is_some()
+    }
+
+    /// What asks for a look.
+    #[must_use]
+    pub fn bell(&self) -> Bell {
+        Bell(Arc::clone(&self.bell))
+    }
+
+    /// The devices that there are, by the kernel's names of them: writers of
+    /// these are minded where udev does not run. Whether there are new ones
+    /// among them, of whose last writers nothing is known.
+    pub fn mind<'a>(&mut self, names: impl Iterator<Item = &'a str>) -> bool {
+        if self.udev() != Udev::Absent {
+            self.writers = None;
+            return false;
+        }
+        if self.writers.is_none() {
+            self.writers = Writers::new().ok();
+        }
+        self.writers
+            .as_mut()
+            .is_some_and(|writers| writers.mind(names.map(|name| self.tree.device(name))))
+    }
+
+    /// What udev shows of itself: a socket while it runs, and a mark while it
+    /// works on events.
+    fn udev(&self) -> Udev {
+        let shows = |name: &str| self.tree.file(name).exists();
+        if !shows("run/udev/control") {
+            Udev::Absent
+        } else if shows("run/udev/queue") {
+            Udev::Busy
+        } else {
+            Udev::Idle
+        }
     }
 
     /// The next change, once what belongs to it has come; `None` when `limit`
@@ -103,20 +174,47 @@ impl Watch {
             if now >= end {
                 return Ok(None);
             }
-            let until = self.gathering.due_at().map_or(end, |due| due.min(end));
+            let until = self.gathering.wakes_at(now).map_or(end, |due| due.min(end));
             self.gather(until.saturating_duration_since(now))?;
         }
     }
 
     /// Takes what comes within `longest`.
     fn gather(&mut self, longest: Duration) -> io::Result<()> {
+        let [events, usage, written, asked] = self.poll(longest)?;
+        let (now, udev) = (Instant::now(), self.udev());
+        self.gathering.udev(now, udev);
+        if usage {
+            self.gathering.usage(now);
+        }
+        if written && self.writers.as_mut().is_some_and(Writers::take) {
+            self.gathering.written(now);
+        }
+        if asked {
+            // It counts the rings, and reading them makes it none.
+            let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
+            self.gathering.asked(now);
+        }
+        if events {
+            self.take_events()?;
+        }
+        Ok(())
+    }
+
+    /// Which have something: events, tables, writers, the bell.
+    fn poll(&self, longest: Duration) -> io::Result<[bool; 4]> {
         let changed = PollFlags::PRI | PollFlags::ERR;
-        let mut fds = vec![PollFd::new(&self.events, PollFlags::IN)];
+        let mut fds = vec![(3, PollFd::new(&*self.bell, PollFlags::IN))];
         fds.extend(
-            self.tables
+            self.events
                 .iter()
-                .map(|table| PollFd::from_borrowed_fd(table.as_fd(), changed)),
+                .map(|fd| (0, PollFd::new(fd, PollFlags::IN))),
         );
+        let tables = self.tables.iter();
+        fds.extend(tables.map(|fd| (1, PollFd::from_borrowed_fd(fd.as_fd(), changed))));
+        let writers = self.writers.iter();
+        fds.extend(writers.map(|fd| (2, PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN))));
+        let (which, mut fds): (Vec<usize>, Vec<PollFd<'_>>) = fds.into_iter().unzip();
         let longest = Timespec::try_from(longest).unwrap_or(Timespec {
             tv_sec: 1,
             tv_nsec: 0,
@@ -125,28 +223,29 @@ impl Watch {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let events = fds.first().is_some_and(|fd| !fd.revents().is_empty());
-        let usage = fds
-            .iter()
-            .skip(1)
-            .any(|fd| fd.revents().intersects(changed));
-        if usage {
-            self.gathering.usage(Instant::now());
+        let mut has = [false; 4];
+        for (which, fd) in which.into_iter().zip(&fds) {
+            // A table can always be read; what counts is that it has changed.
+            let wanted = if which == 1 {
+                changed
+            } else {
+                PollFlags::all()
+            };
+            has[which] |= fd.revents().intersects(wanted);
         }
-        if events {
-            self.take_events()?;
-        }
-        Ok(())
+        Ok(has)
     }
 
     fn take_events(&mut self) -> io::Result<()> {
-        let udev = self.udev.exists();
+        let Some(events) = &self.events else {
+            return Ok(());
+        };
         loop {
-            match recv(&self.events, self.buffer.as_mut_slice(), RecvFlags::empty()) {
+            match recv(events, self.buffer.as_mut_slice(), RecvFlags::empty()) {
                 Ok((length, _)) => {
                     let message = self.buffer.get(..length).unwrap_or_default();
                     if let Some(event) = Event::read(message) {
-                        self.gathering.event(Instant::now(), event, udev);
+                        self.gathering.event(Instant::now(), event);
                     }
                 }
                 Err(Errno::AGAIN) => return Ok(()),
@@ -156,4 +255,21 @@ impl Watch {
             }
         }
     }
+}
+
+/// A socket on which the kernel's events come, and udev's where it works in
+/// the same network namespace.
+fn listen() -> io::Result<OwnedFd> {
+    let events = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        Some(KOBJECT_UEVENT),
+    )?;
+    // More than anybody may ask for needs a capability; less will do.
+    if sockopt::set_socket_recv_buffer_size_force(&events, BUFFER).is_err() {
+        sockopt::set_socket_recv_buffer_size(&events, BUFFER)?;
+    }
+    bind(&events, &SocketAddrNetlink::new(0, KERNEL | UDEV))?;
+    Ok(events)
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use hypercloud_inventory::cleaning::{Meant, find, may_be_cleaned};
 use hypercloud_inventory::resolve::resolve;
 use hypercloud_inventory::rook::{Selector, choose};
 use hypercloud_inventory::snapshot::{
@@ -62,11 +63,12 @@ fn probe() -> impl Strategy<Value = Probe> {
                 busy,
                 signatures,
                 bluestore,
+                backing: None,
             })),
         Just(Probe::Made(Look {
             busy: false,
             signatures: Some(Vec::new()),
-            bluestore: Vec::new(),
+            ..Look::default()
         })),
     ]
 }
@@ -222,6 +224,51 @@ proptest! {
         for device in &choice.node.devices {
             prop_assert!(device.name.starts_with("/dev/disk/by-id/"));
             prop_assert!(resolve(&inventory, &device.name).is_ok_and(|found| found.device.available));
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_used_or_not_known_is_cleaned(snapshot in snapshot()) {
+        let inventory = classify(&snapshot, &Policy::default());
+        for (seen, device) in snapshot.devices.iter().zip(&inventory.devices) {
+            if may_be_cleaned(&inventory, device).is_err() {
+                continue;
+            }
+            prop_assert_eq!(device.read_only, Some(false));
+            prop_assert!(device.size > 0);
+            prop_assert!(snapshot.swaps.is_some() && snapshot.mounts.is_some());
+            let holds = |other: &Seen| other.slaves.iter().flatten().any(|slave| *slave == seen.name);
+            prop_assert!(!snapshot.devices.iter().any(holds));
+            // The device and what it is divided into.
+            let parts = snapshot.devices.iter().zip(&inventory.devices)
+                .filter(|(other, _)| other.name == seen.name || other.disk.as_ref() == Some(&seen.name));
+            for (part, told) in parts {
+                prop_assert_eq!(&told.mounts, &Vec::<String>::new());
+                prop_assert_eq!(part.holders.as_deref().unwrap_or_default(), &[] as &[String]);
+                let busy = matches!(&part.probe, Probe::Made(look) if look.busy);
+                prop_assert!(!busy);
+            }
+        }
+    }
+
+    /// What was pinned is found again, or nothing is; never another device.
+    #[test]
+    fn only_the_device_that_is_meant_is_found(before in snapshot(), after in snapshot(), same in any::<bool>()) {
+        let inventory = |snapshot: &Snapshot, boot: &str| {
+            let snapshot = Snapshot { boot_id: Some(boot.into()), ..snapshot.clone() };
+            classify(&snapshot, &Policy::default())
+        };
+        let pinned = inventory(&before, "1");
+        let now = inventory(&after, if same { "1" } else { "2" });
+        for device in &pinned.devices {
+            let meant = Meant::of(&pinned, device);
+            let Ok(found) = find(&now, &meant) else { continue };
+            prop_assert_eq!(found.size, device.size);
+            prop_assert!(device.identity.wwn.is_none() || device.identity.wwn == found.identity.wwn);
+            prop_assert!(device.identity.serial.is_none() || device.identity.serial == found.identity.serial);
+            if same {
+                prop_assert_eq!(&found.path, &device.path);
+            }
         }
     }
 }

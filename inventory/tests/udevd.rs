@@ -1,5 +1,7 @@
 //! A device that comes under a real udevd, which has mounts and a network of
-//! its own here, so that no other device of the machine is touched.
+//! its own here, so that no other device of the machine is touched. It is
+//! watched where udevd's own events come, and from another network namespace,
+//! as an agent's pod has it, where they do not.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs::{self, File};
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use hypercloud_inventory::watch::Watch;
 use hypercloud_inventory::{Opened, Opener, Policy, Tree, classify, snapshot, walk};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 const UDEVD: &str = "/lib/systemd/systemd-udevd";
 const INSIDE: &str = "INVENTORY_TEST_INSIDE";
@@ -24,8 +27,34 @@ impl Opener for Shut {
 
 #[test]
 fn what_udev_says_is_there_when_a_new_device_is_told() {
+    alone(
+        "what_udev_says_is_there_when_a_new_device_is_told",
+        |tree| Watch::begin(tree).unwrap(),
+    );
+}
+
+#[test]
+fn what_udev_says_is_there_where_its_events_do_not_come() {
+    alone(
+        "what_udev_says_is_there_where_its_events_do_not_come",
+        |tree| {
+            std::thread::scope(|scope| {
+                let elsewhere = scope.spawn(|| {
+                    // SAFETY: this thread has no file descriptors of its own that
+                    // the others would miss.
+                    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
+                    Watch::begin(tree).unwrap()
+                });
+                elsewhere.join().unwrap()
+            })
+        },
+    );
+}
+
+/// Runs the test in a process with mounts and a network of its own.
+fn alone(test: &str, begin: fn(&Tree) -> Watch) {
     if std::env::var_os(INSIDE).is_some() {
-        inside();
+        inside(begin);
         return;
     }
     if !rustix::process::geteuid().is_root() || !Path::new(UDEVD).exists() {
@@ -35,11 +64,7 @@ fn what_udev_says_is_there_when_a_new_device_is_told() {
     let output = Command::new("unshare")
         .args(["--mount", "--net", "--"])
         .arg(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "--nocapture",
-            "what_udev_says_is_there_when_a_new_device_is_told",
-        ])
+        .args(["--exact", "--nocapture", test])
         .env(INSIDE, "yes")
         .output()
         .unwrap();
@@ -78,7 +103,7 @@ impl Drop for Loop {
     }
 }
 
-fn inside() {
+fn inside(begin_watch: fn(&Tree) -> Watch) {
     let dir = tempfile::tempdir().unwrap();
     let disk = dir.path().join("disk-of-the-udev-test");
     File::create(&disk).unwrap().set_len(6 << 30).unwrap();
@@ -97,7 +122,7 @@ fn inside() {
     .unwrap();
     let _udevd = Udevd(Command::new(UDEVD).stdout(Stdio::null()).spawn().unwrap());
     let begin = Instant::now();
-    let mut watch = Watch::begin(&Tree::live()).unwrap();
+    let mut watch = begin_watch(&Tree::live());
     while !Path::new("/run/udev/control").exists() {
         assert!(
             begin.elapsed() < Duration::from_secs(20),

@@ -145,3 +145,87 @@ fn a_mount_is_a_change() {
     assert!(took < Duration::from_secs(2), "{took:?}");
     until(&mut watch, |change| change.usage && !mounted());
 }
+
+/// As an agent in a pod sees the mounts of its node.
+#[test]
+fn a_mount_in_another_namespace_is_a_change() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::process::Stdio;
+
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: mounts need root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (at, root) = (dir.path().join("at"), dir.path().join("root"));
+    std::fs::create_dir_all(root.join("proc")).unwrap();
+    std::fs::create_dir(&at).unwrap();
+    let at = at.to_str().unwrap();
+    let script =
+        "echo ready; read word; mount -t tmpfs tmpfs \"$0\"; read word; umount \"$0\"; read word";
+    let mut other = Command::new("unshare")
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            script,
+            at,
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut said = BufReader::new(other.stdout.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let process = format!("/proc/{}", other.id());
+    std::os::unix::fs::symlink(&process, root.join("proc/1")).unwrap();
+    let mounted = || {
+        std::fs::read_to_string(format!("{process}/mountinfo"))
+            .unwrap()
+            .contains(at)
+    };
+    let mut watch = Watch::begin(&Tree::live_below(&root)).unwrap();
+    let mut stdin = other.stdin.take().unwrap();
+    for expected in [true, false] {
+        writeln!(stdin, "next").unwrap();
+        let took = until(&mut watch, |change| change.usage && mounted() == expected);
+        assert!(took < Duration::from_secs(2), "{took:?}");
+    }
+    drop(stdin);
+    other.wait().unwrap();
+}
+
+/// Where no udev tells of writers, and whoever asks for a look.
+#[test]
+fn a_writer_and_a_bell_are_changes() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: loop devices need root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    File::create(&path).unwrap().set_len(1 << 30).unwrap();
+    let device = Loop(losetup(&["--find", "--show", path.to_str().unwrap()]));
+    let root = dir.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    std::os::unix::fs::symlink("/dev", root.join("dev")).unwrap();
+    // No events, so that nothing else is heard of the device.
+    let mut watch = Watch::without_events(&Tree::live_below(&root)).unwrap();
+    let name = device.0.trim_start_matches("/dev/");
+    assert!(watch.mind([name].into_iter()));
+    assert!(!watch.mind([name].into_iter()));
+    drop(File::options().write(true).open(&device.0).unwrap());
+    let took = until(&mut watch, |change| change.written);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    drop(File::open(&device.0).unwrap());
+    assert_eq!(watch.wait(Duration::from_millis(300)).unwrap(), None);
+
+    let bell = watch.bell();
+    let rings = std::thread::spawn(move || bell.ring());
+    until(&mut watch, |change| change.asked && !change.written);
+    rings.join().unwrap();
+}

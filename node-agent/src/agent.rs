@@ -1,15 +1,18 @@
-//! The agent put together: journal, engine, servers, and an orderly end.
+//! The agent put together: journal, engine, devices, servers, and an orderly
+//! end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use hypercloud_inventory::Tree;
 use hypercloud_transfer::{AddressPolicy, Options, ProxySettings, give_memory_back};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::ServeOptions;
+use crate::devices::Devices;
 use crate::engine::Engine;
 use crate::engine::streaming::StreamingEngine;
 use crate::health::{self, Health};
@@ -85,10 +88,13 @@ async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         );
     }
 
+    let devices = Devices::start(Tree::live_below(options.host_root))
+        .context("the node's devices cannot be watched")?;
     let stop = CancellationToken::new();
     let (ready, is_ready) = watch::channel(false);
     let health = Health {
         board: jobs.board().clone(),
+        devices: devices.board.clone(),
         ready: is_ready,
         set_aside: set_aside.len(),
     };
@@ -98,7 +104,7 @@ async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         look_every: IDENTITY_EVERY,
         ready,
     };
-    let service = AgentService::new(node.clone(), jobs.clone(), engine);
+    let service = AgentService::new(node.clone(), jobs.clone(), engine, devices.clone());
     let mut server = tokio::spawn(server::serve(listener, service, serving, stop.clone()));
     tracing::info!(node = node.name, version = node.version, "agent started");
 
@@ -109,6 +115,7 @@ async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     ensure!(told, "the server ended by a fault of the agent");
     tracing::info!("agent stops, jobs stay in the journal");
     stop.cancel();
+    devices.cleaner.stop();
     let orderly = async {
         jobs.stop().await;
         let _ = tokio::join!(server, health);

@@ -40,6 +40,10 @@ pub struct ServeOptions {
     /// Kubelet's directory, at the path where kubelet itself has it.
     #[arg(long, env = "KUBELET_ROOT", default_value = "/var/lib/kubelet")]
     pub kubelet_root: PathBuf,
+    /// Where the node's own sys, proc, run/udev and dev are: in a container,
+    /// the folder below which they are mounted.
+    #[arg(long, env = "HOST_ROOT", default_value = "/")]
+    pub host_root: PathBuf,
     /// Where the job journal is kept.
     #[arg(
         long,

@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::devices::board::DeviceBoard;
 use crate::job::board::{Board, Status};
 use crate::job::state::Phase;
 
@@ -28,6 +29,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 pub struct Health {
     /// All jobs.
     pub board: Board,
+    /// The node's devices.
+    pub devices: DeviceBoard,
     /// Whether the coordinator can talk to the agent.
     pub ready: watch::Receiver<bool>,
     /// Files of the journal that were set aside at the start.
@@ -62,6 +65,7 @@ async fn readyz(State(health): State<Health>) -> (StatusCode, &'static str) {
 
 async fn metrics(State(health): State<Health>) -> String {
     let mut text = of_jobs(&health.board.list(), health.set_aside);
+    devices(&mut text, &health.devices);
     if let Some(memory) = crate::memory::resident() {
         for (name, value) in [
             ("process_resident_memory_bytes", memory.now),
@@ -117,6 +121,26 @@ fn of_jobs(jobs: &[Status], set_aside: usize) -> String {
         let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
     }
     text
+}
+
+/// Figures of the node's devices, once they were looked at.
+fn devices(text: &mut String, board: &DeviceBoard) {
+    let Some(look) = board.latest() else { return };
+    let available = look.devices.values().filter(|device| device.available);
+    let (looks, took) = board.looks();
+    for (name, kind, value) in [
+        ("node_agent_devices", "gauge", look.devices.len() as u64),
+        (
+            "node_agent_devices_available",
+            "gauge",
+            available.count() as u64,
+        ),
+        ("node_agent_device_looks_total", "counter", looks),
+    ] {
+        let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
+    }
+    let name = "node_agent_device_look_seconds";
+    let _ = writeln!(text, "# TYPE {name} gauge\n{name} {}", took.as_secs_f64());
 }
 
 /// Asks the agent that serves its health on `address` of this machine.

@@ -1,4 +1,5 @@
-//! The node agent: moves image bytes into volumes of its own node.
+//! The node agent: moves image bytes into volumes of its own node, and knows
+//! the node's block devices.
 //!
 //! It takes orders over mutually authenticated gRPC from the coordinator,
 //! keeps them in a journal, and finds the volumes below kubelet's directory.
@@ -7,6 +8,7 @@
 
 pub mod agent;
 pub mod cli;
+pub mod devices;
 pub mod engine;
 pub mod health;
 pub mod hold;

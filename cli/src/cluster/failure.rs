@@ -38,6 +38,22 @@ pub(crate) enum Failure {
         /// Why not.
         source: KubeError,
     },
+    /// The API server does not show what there is.
+    #[error("the cluster does not show its {}: {message}", work.word)]
+    NotShown {
+        /// What was asked for.
+        work: &'static Work,
+        /// The server's words.
+        message: String,
+    },
+    /// The API server could not be asked what there is.
+    #[error("the cluster could not be asked for its {}: {}", work.word, words(source))]
+    NotRead {
+        /// What was asked for.
+        work: &'static Work,
+        /// Why not.
+        source: KubeError,
+    },
     /// It cannot be done.
     #[error("{}", .0.message)]
     Refused(Said),
@@ -46,8 +62,7 @@ pub(crate) enum Failure {
     Failed(Said),
     /// It is not there any more.
     #[error(
-        "the {} {} in namespace {} was deleted before it was done: {}",
-        whose.work.word, whose.name, whose.namespace, whose.work.vanished
+        "the {} was deleted before it was done: {}", whose.named(), whose.work.vanished
     )]
     Vanished {
         /// What is not there any more.
@@ -84,16 +99,12 @@ pub(crate) enum Failure {
 
 /// What holds of work that is not waited for.
 fn going_on(whose: &Whose) -> String {
-    let Whose {
-        work,
-        namespace,
-        name,
-        ..
-    } = whose;
-    format!(
-        "it goes on in the cluster: kubectl get --namespace {namespace} {} {name} --watch",
-        work.resource
-    )
+    let (resource, name) = (whose.work.resource, &whose.name);
+    let place = match &whose.namespace {
+        Some(namespace) => format!("--namespace {namespace} "),
+        None => String::new(),
+    };
+    format!("it goes on in the cluster: kubectl get {place}{resource} {name} --watch")
 }
 
 /// What the API server says, or the way to it, with its causes.
@@ -134,13 +145,31 @@ impl Failure {
         }
     }
 
+    /// Why the API server showed no resources.
+    pub(crate) fn read(work: &'static Work, error: KubeError) -> Self {
+        match error {
+            KubeError::Api(status) if status.is_not_found() && !names_object(&status.message) => {
+                Self::NotInstalled(work)
+            }
+            KubeError::Api(status) if matches!(status.code, 401 | 403) => Self::NotShown {
+                work,
+                message: status.message.clone(),
+            },
+            source => Self::NotRead { work, source },
+        }
+    }
+
     /// The exit code, which is part of the interface.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Stopped { .. } => 1,
             Self::Cluster(_) => 2,
-            Self::NotTaken { .. } | Self::NotInstalled(_) | Self::Refused(_) => 3,
+            Self::NotTaken { .. }
+            | Self::NotShown { .. }
+            | Self::NotInstalled(_)
+            | Self::Refused(_) => 3,
             Self::NotAsked { .. }
+            | Self::NotRead { .. }
             | Self::Failed(_)
             | Self::Vanished { .. }
             | Self::Unseen { .. }
@@ -153,8 +182,9 @@ impl Failure {
         match self {
             Self::Cluster(_) => "InvalidKubeconfig",
             Self::NotTaken { .. } => "NotTaken",
+            Self::NotShown { .. } => "NotShown",
             Self::NotInstalled(_) => "NotInstalled",
-            Self::NotAsked { .. } => "ClusterUnreachable",
+            Self::NotAsked { .. } | Self::NotRead { .. } => "ClusterUnreachable",
             Self::Refused(said) | Self::Failed(said) => &said.reason,
             Self::Vanished { .. } => "Vanished",
             Self::Unseen { .. } => "Unseen",

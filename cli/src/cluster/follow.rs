@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::api::{Api, WatchEvent, WatchParams};
-use kube::core::NamespaceResourceScope;
 use kube::{Error as KubeError, Resource};
 use serde::de::DeserializeOwned;
 
@@ -20,13 +19,13 @@ use super::failure::Failure;
 use super::show::{Audience, Figures, Outcome};
 
 /// Pauses after errors in a row.
-const PAUSES: [u64; 8] = [1, 1, 2, 4, 8, 16, 30, 30];
+pub(crate) const PAUSES: [u64; 8] = [1, 1, 2, 4, 8, 16, 30, 30];
 /// Seconds after which a watch is begun anew.
 const WATCH: u32 = 240;
 
 /// A resource that can be followed.
 pub(crate) trait Followed:
-    Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned
+    Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned
 {
     /// What is counted while it is under way.
     type Figures: Figures;
@@ -145,7 +144,8 @@ async fn watch<K: Followed>(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Whose {
     pub(super) work: &'static Work,
-    pub(super) namespace: String,
+    /// None for what the whole cluster has.
+    pub(super) namespace: Option<String>,
     pub(super) name: String,
     uid: Option<String>,
 }
@@ -155,9 +155,18 @@ impl Whose {
         let meta = resource.meta();
         Self {
             work: K::WORK,
-            namespace: meta.namespace.clone().unwrap_or_default(),
+            namespace: meta.namespace.clone(),
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone(),
+        }
+    }
+
+    /// It for people.
+    pub(super) fn named(&self) -> String {
+        let (word, name) = (self.work.word, &self.name);
+        match &self.namespace {
+            Some(namespace) => format!("{word} {name} in namespace {namespace}"),
+            None => format!("{word} {name}"),
         }
     }
 

@@ -5,9 +5,10 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
-use kube::Client;
 use kube::api::Api;
 use kube::client::Body;
+use kube::core::NamespaceResourceScope;
+use kube::{Client, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tower_test::mock;
@@ -82,7 +83,8 @@ impl<K: Followed> Default for Heard<K> {
 }
 
 impl<K: Followed<Done: Clone>> Audience<K> for Heard<K> {
-    fn created(&mut self, namespace: &str, name: &str) {
+    fn created(&mut self, namespace: Option<&str>, name: &str) {
+        let namespace = namespace.unwrap_or_default();
         self.created.push(format!("{namespace}/{name}"));
     }
 
@@ -98,10 +100,18 @@ impl<K: Followed<Done: Clone>> Audience<K> for Heard<K> {
 /// The exchanges that were not made, and the bodies of those that were.
 pub(crate) type Made = Arc<Mutex<(VecDeque<Exchange>, Vec<Value>)>>;
 
-/// A server for the resources of a kind, the one of which is called `name`.
-/// Once the script is at its end, nothing is answered any more.
-pub(crate) fn server<K: Followed>(name: &'static str, script: Vec<Exchange>) -> (Api<K>, Made) {
-    let all = K::url_path(&(), Some("team"));
+/// A server for the resources of a kind in the namespace `team`.
+pub(crate) fn server<K>(name: &'static str, script: Vec<Exchange>) -> (Api<K>, Made)
+where
+    K: Followed + Resource<Scope = NamespaceResourceScope>,
+{
+    let (client, made) = client(name, K::url_path(&(), Some("team")), script);
+    (Api::namespaced(client, "team"), made)
+}
+
+/// A server for the resources below the path `all`, the one of which is called
+/// `name`. Once the script is at its end, nothing is answered any more.
+pub(crate) fn client(name: &'static str, all: String, script: Vec<Exchange>) -> (Client, Made) {
     let made: Made = Arc::new(Mutex::new((script.into(), Vec::new())));
     let (service, mut handle) = mock::pair::<Request<Body>, Response<Body>>();
     let server = Arc::clone(&made);
@@ -133,7 +143,7 @@ pub(crate) fn server<K: Followed>(name: &'static str, script: Vec<Exchange>) -> 
             send.send_response(answer);
         }
     });
-    (Api::namespaced(Client::new(service, "team"), "team"), made)
+    (Client::new(service, "team"), made)
 }
 
 /// Waits for the end, without a limit.
@@ -149,7 +159,7 @@ pub(crate) async fn played<K>(
     script: Vec<Exchange>,
 ) -> (Result<(), Failure>, Heard<K>)
 where
-    K: Followed<Done: Clone> + Serialize,
+    K: Followed<Done: Clone> + Resource<Scope = NamespaceResourceScope> + Serialize,
 {
     let (api, made) = server(name, script);
     let mut heard = Heard::default();

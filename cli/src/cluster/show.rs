@@ -33,7 +33,7 @@ pub(crate) trait Outcome: Serialize {
 /// Who is told how work goes.
 pub(crate) trait Audience<K: Followed> {
     /// It was made.
-    fn created(&mut self, namespace: &str, name: &str);
+    fn created(&mut self, namespace: Option<&str>, name: &str);
     /// It is under way.
     fn step(&mut self, step: &Step<K::Figures>);
     /// It is done.
@@ -64,10 +64,17 @@ impl Screen {
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "camelCase")]
 enum Event<'a, S, D> {
-    Created { namespace: &'a str, name: &'a str },
+    Created {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<&'a str>,
+        name: &'a str,
+    },
     Progress(&'a S),
     Done(&'a D),
-    Failed { reason: &'a str, message: String },
+    Failed {
+        reason: &'a str,
+        message: String,
+    },
 }
 
 /// What is told of a kind of work.
@@ -129,11 +136,16 @@ impl<K: Followed> Reporter<K> {
 }
 
 impl<K: Followed> Audience<K> for Reporter<K> {
-    fn created(&mut self, namespace: &str, name: &str) {
+    fn created(&mut self, namespace: Option<&str>, name: &str) {
         self.tell(&Event::Created { namespace, name });
         if self.format == Format::Text {
             let word = K::WORK.word;
-            print(&format!("{word} {name} created in namespace {namespace}"));
+            match namespace {
+                Some(namespace) => {
+                    print(&format!("{word} {name} created in namespace {namespace}"));
+                }
+                None => print(&format!("{word} {name} created")),
+            }
         }
     }
 

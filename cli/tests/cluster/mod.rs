@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -17,20 +18,43 @@ pub fn status(phase: &str, reason: &str, message: &str) -> Value {
         "lastTransitionTime": "2026-01-01T00:00:00Z"}]})
 }
 
+/// How a request is answered.
+pub enum Answer {
+    /// By an object.
+    Object(u16, Value),
+    /// By events; nothing more is told then, and there is no end.
+    Events(Vec<Value>),
+}
+
 /// An API server with one resource, whose status changes to each of these;
 /// then nothing more is told. Answers with the kubeconfig that leads to it.
 pub fn cluster(folder: &Path, resource: fn(Value) -> Value, statuses: Vec<Value>) -> PathBuf {
+    serving(folder, move |request| {
+        assert!(request.contains("/namespaces/team/"), "{request}");
+        if request.contains("watch=true") {
+            let events = statuses.iter().cloned().map(resource);
+            Answer::Events(events.map(modified).collect())
+        } else {
+            Answer::Object(201, resource(json!({})))
+        }
+    })
+}
+
+/// The event that an object has changed.
+pub fn modified(object: Value) -> Value {
+    json!({"type": "MODIFIED", "object": object})
+}
+
+/// An API server that answers by a function of a request's first line.
+/// Answers with the kubeconfig that leads to it.
+pub fn serving(folder: &Path, answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> PathBuf {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let events: String = statuses
-        .into_iter()
-        .map(|status| json!({"type": "MODIFIED", "object": resource(status)}))
-        .map(|event| format!("{event}\n"))
-        .collect();
+    let answer = Arc::new(answer);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let events = events.clone();
-            std::thread::spawn(move || serve(stream.unwrap(), resource, &events));
+            let answer = Arc::clone(&answer);
+            std::thread::spawn(move || serve(stream.unwrap(), &*answer));
         }
     });
     let path = folder.join("kubeconfig");
@@ -46,8 +70,8 @@ pub fn cluster(folder: &Path, resource: fn(Value) -> Value, statuses: Vec<Value>
     path
 }
 
-/// Serves one connection. A watch never ends by itself.
-fn serve(stream: std::net::TcpStream, resource: fn(Value) -> Value, events: &str) {
+/// Serves one connection.
+fn serve(stream: std::net::TcpStream, answer: &dyn Fn(&str) -> Answer) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut writer = stream;
     loop {
@@ -68,17 +92,22 @@ fn serve(stream: std::net::TcpStream, resource: fn(Value) -> Value, events: &str
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
-        assert!(request.contains("/namespaces/team/"), "{request}");
-        let (head, text) = if request.contains("watch=true") {
-            let size = events.len();
-            let chunk = format!("{size:x}\r\n{events}\r\n");
-            ("200 OK\r\nTransfer-Encoding: chunked".to_owned(), chunk)
-        } else {
-            let text = resource(json!({})).to_string();
-            (
-                format!("201 Created\r\nContent-Length: {}", text.len()),
-                text,
-            )
+        let (head, text) = match answer(&request) {
+            Answer::Events(events) => {
+                let events: String = events.iter().map(|event| format!("{event}\n")).collect();
+                let size = events.len();
+                // No events are no chunk: an empty one would be the last.
+                let chunk = match size {
+                    0 => String::new(),
+                    size => format!("{size:x}\r\n{events}\r\n"),
+                };
+                ("200 OK\r\nTransfer-Encoding: chunked".to_owned(), chunk)
+            }
+            Answer::Object(code, object) => {
+                let text = object.to_string();
+                let head = format!("{code} Answer\r\nContent-Length: {}", text.len());
+                (head, text)
+            }
         };
         let answer = format!("HTTP/1.1 {head}\r\nContent-Type: application/json\r\n\r\n{text}");
         writer.write_all(answer.as_bytes()).unwrap();

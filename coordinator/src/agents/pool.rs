@@ -2,11 +2,13 @@
 //! there.
 //!
 //! Each link connects over mutual TLS, asks the agent who it is, follows its
-//! job stream into the [`Table`], and starts over with a growing delay when
+//! job stream into the [`Table`] and, beside it, its devices into the
+//! [`DeviceTable`], and starts over with a growing delay when
 //! anything of that fails. Keep-alive pings notice a dead agent within
 //! [`KEEP_ALIVE`] twice over. Calls go over the same connection and each has
 //! a deadline.
 
+mod follow;
 mod link;
 
 use std::collections::BTreeMap;
@@ -24,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
+use super::devices::table::DeviceTable;
+use super::devices::{Cleaned, CleaningOrder, DevicesSeen};
 use super::source::{SignedAddress, Source, Stored};
 use super::table::{Change, Table};
 use super::wire::{self, Missing};
@@ -50,6 +54,11 @@ const PROBES: usize = 32;
 const STORE: Duration = Duration::from_secs(30);
 /// Deadline of a cancellation: the volume is to be closed in it.
 const CANCEL: Duration = Duration::from_secs(30);
+
+/// Deadline of a cleaning, after which the same order is given again and joins
+/// it: a slow device discards its blocks for hours, and others wait for the
+/// turn.
+const CLEAN: Duration = Duration::from_secs(60);
 
 /// What the coordinator shows the agents, and what it accepts of them; PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -84,6 +93,7 @@ struct Link {
 /// What the links and the callers share.
 struct Shared {
     table: Mutex<Table>,
+    devices: Mutex<DeviceTable>,
     channels: Mutex<BTreeMap<String, Channel>>,
     listeners: Mutex<Vec<mpsc::UnboundedSender<Change>>>,
     tls: watch::Receiver<ClientTls>,
@@ -95,6 +105,7 @@ impl Pool {
     pub fn new(tls: watch::Receiver<ClientTls>) -> Self {
         let shared = Arc::new(Shared {
             table: Mutex::new(Table::new(Timestamp::now())),
+            devices: Mutex::new(DeviceTable::new(Timestamp::now())),
             channels: Mutex::default(),
             listeners: Mutex::default(),
             tls,
@@ -116,6 +127,8 @@ impl Pool {
         let mut links: BTreeMap<String, Link> = BTreeMap::new();
         loop {
             let wanted = endpoints.borrow_and_update().clone();
+            self.shared
+                .change_devices(|devices| devices.expected(wanted.keys(), Timestamp::now()));
             for (node, link) in &links {
                 if wanted.get(node) != Some(&link.address) {
                     link.stop.cancel();
@@ -195,6 +208,19 @@ impl Shared {
     /// Changes the table and tells of what follows.
     fn change<C: IntoIterator<Item = Change>>(&self, change: impl FnOnce(&mut Table) -> C) {
         let told = change(&mut lock(&self.table));
+        self.tell(told);
+    }
+
+    /// Changes what is known of devices and tells of what follows.
+    fn change_devices<C: IntoIterator<Item = Change>>(
+        &self,
+        change: impl FnOnce(&mut DeviceTable) -> C,
+    ) {
+        let told = change(&mut lock(&self.devices));
+        self.tell(told);
+    }
+
+    fn tell(&self, told: impl IntoIterator<Item = Change>) {
         let mut listeners = lock(&self.listeners);
         for told in told {
             listeners.retain(|listener| listener.send(told.clone()).is_ok());
@@ -304,6 +330,24 @@ impl Agents for Pool {
         // The stream will say so as well; who cancelled need not wait for it.
         lock(&self.shared.table).removed(node, job_id);
         Ok(())
+    }
+
+    fn devices(&self, node: &str) -> DevicesSeen {
+        lock(&self.shared.devices).seen(node)
+    }
+
+    async fn clean(
+        &self,
+        node: &str,
+        order: &CleaningOrder,
+    ) -> Result<Result<Cleaned, Failure>, AgentError> {
+        let mut client = self.client(node)?;
+        let call = Call::new(node, "CleanDevice", CLEAN);
+        let request = wire::devices::clean_request(order);
+        let answer = call.make(request, |request| async move {
+            client.clean_device(request).await
+        });
+        call.complete(wire::devices::cleaned(answer.await?))
     }
 }
 

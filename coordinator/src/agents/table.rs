@@ -26,6 +26,8 @@ pub enum Change {
     Owner(String),
     /// Every resource with something under way: an agent came or went.
     Agents,
+    /// Whoever has to do with the devices of this node.
+    Devices(String),
 }
 
 /// The agents' links and jobs.

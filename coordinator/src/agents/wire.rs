@@ -2,6 +2,8 @@
 //!
 //! Invariant: no generated type leaves this module and [`pool`](super::pool).
 
+pub(super) mod devices;
+
 use hypercloud_api::{ExportCompression, ExportFormat, names};
 use hypercloud_proto::agent::v1 as proto;
 

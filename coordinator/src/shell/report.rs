@@ -1,8 +1,9 @@
 //! Telling of what was concluded: the status, and the Events that its change
 //! is worth (client required).
 
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Error as KubeError;
 use kube::runtime::events::{Event, EventType, Recorder};
-use kube::{Error as KubeError, Resource};
 use serde::Serialize;
 
 use super::Shell;
@@ -63,18 +64,24 @@ where
         Err(error) => return Err(ReconcileError::Status(error)),
     }
     shell.metrics.status_written();
+    let reference = object.object_ref(&());
     for notice in notices {
         shell.metrics.notice(&notice.reason);
-        publish(&shell.recorder, object, notice, attempt).await;
+        publish(
+            &shell.recorder,
+            &reference,
+            notice,
+            &format!("Try{attempt}"),
+        )
+        .await;
     }
     Ok(())
 }
 
-/// Publishes an Event. One that is lost is not worth a failed reconcile.
-async fn publish<K>(recorder: &Recorder, object: &K, notice: Notice, attempt: i64)
-where
-    K: Resource<DynamicType = ()>,
-{
+/// Publishes an Event on `object`. One that is lost is not worth a failed
+/// reconcile. Events alike but for their note are counted as one: those of
+/// another `action` are not alike.
+pub async fn publish(recorder: &Recorder, object: &ObjectReference, notice: Notice, action: &str) {
     let Notice {
         warning,
         reason,
@@ -95,14 +102,12 @@ where
         } else {
             EventType::Normal
         },
-        // Events alike but for their note are counted as one: those of
-        // another try are not alike.
-        action: format!("Try{attempt}"),
+        action: action.to_owned(),
         reason,
         note: Some(message),
         secondary: None,
     };
-    if let Err(error) = recorder.publish(&event, &object.object_ref(&())).await {
+    if let Err(error) = recorder.publish(&event, object).await {
         tracing::debug!(%error, "event not published");
     }
 }

@@ -88,6 +88,7 @@ pub fn concerned<K: Kind>(
                 objects.state_filter(|object| object.uid().as_ref() == Some(&uid))
             }
             Change::Agents => objects.state_filter(under_way),
+            Change::Devices(_) => Vec::new(),
         };
         let references: Vec<_> = found
             .iter()

@@ -8,7 +8,7 @@ use std::fmt::Debug;
 
 use hypercloud_api::{GROUP, VERSION, names};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
-use kube::core::{NamespaceResourceScope, Status};
+use kube::core::{ClusterResourceScope, NamespaceResourceScope, Status};
 use kube::{Client, Error as KubeError, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,17 +17,41 @@ use serde_json::json;
 use super::error::ExecuteError;
 use crate::holder::Problem;
 
-/// A resource of this project, in a namespace.
+/// Where resources of a kind are.
+pub trait Place: Sized {
+    /// The resources of the kind `K` that are beside `object`.
+    fn beside<K>(client: &Client, object: &K) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = Self>;
+}
+
+impl Place for NamespaceResourceScope {
+    fn beside<K>(client: &Client, object: &K) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = Self>,
+    {
+        let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+        Api::namespaced(client.clone(), namespace)
+    }
+}
+
+impl Place for ClusterResourceScope {
+    fn beside<K>(client: &Client, _: &K) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = Self>,
+    {
+        Api::all(client.clone())
+    }
+}
+
+/// A resource of this project.
 pub trait Owned:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned
+    Resource<DynamicType = (), Scope: Place> + Clone + Debug + DeserializeOwned
 {
 }
 
 impl<K> Owned for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
+    K: Resource<DynamicType = (), Scope: Place> + Clone + Debug + DeserializeOwned
 {
 }
 
@@ -48,7 +72,6 @@ pub async fn set_finalizer<K: Owned>(
     wanted: Finalizer,
 ) -> Result<(), ExecuteError> {
     let meta = object.meta();
-    let namespace = meta.namespace.as_deref().unwrap_or_default();
     let mut finalizers = meta.finalizers.clone().unwrap_or_default();
     finalizers.retain(|name| name != names::FINALIZER);
     if wanted == Finalizer::Present {
@@ -59,7 +82,7 @@ pub async fn set_finalizer<K: Owned>(
         "resourceVersion": meta.resource_version,
         "finalizers": finalizers,
     }});
-    let objects: Api<K> = Api::namespaced(client.clone(), namespace);
+    let objects = <K::Scope as Place>::beside(client, object);
     let name = meta.name.as_deref().unwrap_or_default();
     let patched = objects
         .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
@@ -81,9 +104,8 @@ pub async fn set_status<K: Owned, S: Serialize>(
     status: &S,
 ) -> Result<(), KubeError> {
     let meta = object.meta();
-    let namespace = meta.namespace.as_deref().unwrap_or_default();
     let name = meta.name.as_deref().unwrap_or_default();
-    let objects: Api<K> = Api::namespaced(client.clone(), namespace);
+    let objects = <K::Scope as Place>::beside(client, object);
     let object = json!({
         "apiVersion": format!("{GROUP}/{VERSION}"),
         "kind": K::kind(&()),

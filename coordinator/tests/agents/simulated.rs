@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use futures::{Stream, StreamExt, stream};
 use hypercloud_coordinator::tls::issue::KeyedCertificate;
 use hypercloud_proto::agent::v1::node_agent_server::{NodeAgent, NodeAgentServer};
+use hypercloud_proto::agent::v1::watch_devices_response::Event as DeviceEvent;
 use hypercloud_proto::agent::v1::watch_jobs_response::Event;
 use hypercloud_proto::agent::v1::*;
 use tokio::net::TcpListener;
@@ -27,6 +28,11 @@ pub struct Simulated {
     copied: Arc<Mutex<Vec<CopySpec>>>,
     exported: Arc<Mutex<Vec<ExportSpec>>>,
     discarded: Arc<Mutex<Vec<String>>>,
+    devices: Arc<Mutex<BTreeMap<String, Device>>>,
+    device_events: broadcast::Sender<DeviceEvent>,
+    device_streams: Arc<Mutex<usize>>,
+    too_old: bool,
+    cleaned: Arc<Mutex<Vec<CleanDeviceRequest>>>,
     stop: CancellationToken,
 }
 
@@ -41,8 +47,61 @@ impl Simulated {
             copied: Arc::default(),
             exported: Arc::default(),
             discarded: Arc::default(),
+            devices: Arc::default(),
+            device_events: broadcast::channel(4096).0,
+            device_streams: Arc::default(),
+            too_old: false,
+            cleaned: Arc::default(),
             stop: CancellationToken::new(),
         }
+    }
+
+    /// An agent of a version that knows nothing of devices.
+    pub fn too_old(name: &str) -> Self {
+        Self {
+            too_old: true,
+            ..Self::named(name)
+        }
+    }
+
+    /// A device is from the next look on as given.
+    pub fn plug(&self, device: Device) {
+        let mut devices = self.devices.lock().unwrap();
+        devices.insert(device.name.clone(), device.clone());
+        let _ = self.device_events.send(DeviceEvent::Changed(device));
+    }
+
+    /// A device is gone from the next look on.
+    pub fn unplug(&self, name: &str) {
+        self.devices.lock().unwrap().remove(name);
+        let _ = self.device_events.send(DeviceEvent::Removed(name.into()));
+    }
+
+    /// Looks at its devices.
+    pub fn look(&self, revision: u64) {
+        let devices = self.devices.lock().unwrap().len() as u64;
+        let look = Look {
+            revision,
+            boot_id: Some("boot".into()),
+            devices,
+            ..Look::default()
+        };
+        let _ = self.device_events.send(DeviceEvent::Look(look));
+    }
+
+    /// Says something of its devices.
+    pub fn say(&self, event: DeviceEvent) {
+        let _ = self.device_events.send(event);
+    }
+
+    /// How many streams of devices were asked for.
+    pub fn device_streams(&self) -> usize {
+        *self.device_streams.lock().unwrap()
+    }
+
+    /// The devices that it was told to clean.
+    pub fn cleaned(&self) -> Vec<CleanDeviceRequest> {
+        self.cleaned.lock().unwrap().clone()
     }
 
     /// Listens on loopback, trusting clients of `authority`.
@@ -103,6 +162,7 @@ impl Simulated {
 }
 
 type Events = Pin<Box<dyn Stream<Item = Result<WatchJobsResponse, Status>> + Send>>;
+type DeviceEvents = Pin<Box<dyn Stream<Item = Result<WatchDevicesResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl NodeAgent for Simulated {
@@ -175,25 +235,54 @@ impl NodeAgent for Simulated {
         Ok(Response::new(Box::pin(stream)))
     }
 
-    type WatchDevicesStream = Pin<
-        Box<
-            dyn Stream<Item = Result<hypercloud_proto::agent::v1::WatchDevicesResponse, Status>>
-                + Send,
-        >,
-    >;
+    type WatchDevicesStream = DeviceEvents;
 
     async fn watch_devices(
         &self,
-        _: Request<hypercloud_proto::agent::v1::WatchDevicesRequest>,
-    ) -> Result<Response<Self::WatchDevicesStream>, Status> {
-        Err(Status::unimplemented("devices are not watched yet"))
+        _: Request<WatchDevicesRequest>,
+    ) -> Result<Response<DeviceEvents>, Status> {
+        if self.too_old {
+            return Err(Status::unimplemented("no such call"));
+        }
+        let devices = self.devices.lock().unwrap();
+        *self.device_streams.lock().unwrap() += 1;
+        let events = BroadcastStream::new(self.device_events.subscribe());
+        let look = Look {
+            revision: 1,
+            boot_id: Some("boot".into()),
+            devices: devices.len() as u64,
+            ..Look::default()
+        };
+        let devices = devices.values().cloned().map(DeviceEvent::Changed);
+        let snapshot: Vec<_> = devices.chain([DeviceEvent::Look(look)]).collect();
+        let stop = self.stop.clone();
+        let stream = stream::iter(snapshot)
+            .chain(events.filter_map(async |event| event.ok()))
+            .map(|event| Ok(WatchDevicesResponse { event: Some(event) }))
+            .take_until(stop.cancelled_owned());
+        Ok(Response::new(Box::pin(stream)))
     }
 
     async fn clean_device(
         &self,
-        _: Request<hypercloud_proto::agent::v1::CleanDeviceRequest>,
-    ) -> Result<Response<hypercloud_proto::agent::v1::CleanDeviceResponse>, Status> {
-        Err(Status::unimplemented("devices are not cleaned yet"))
+        request: Request<CleanDeviceRequest>,
+    ) -> Result<Response<CleanDeviceResponse>, Status> {
+        let request = request.into_inner();
+        let result = if request.path == "/dev/used" {
+            clean_device_response::Result::Failure(Failure {
+                reason: "Mounted".into(),
+                message: "mounted at /data".into(),
+                retryable: false,
+            })
+        } else {
+            clean_device_response::Result::Cleaned(CleanedDevice {
+                removed: vec!["ext4 at byte 1080".into()],
+                discarded: true,
+            })
+        };
+        self.cleaned.lock().unwrap().push(request);
+        let result = Some(result);
+        Ok(Response::new(CleanDeviceResponse { result }))
     }
 
     async fn list_jobs(

@@ -1,9 +1,11 @@
 //! An API server in memory: objects by path, with versions and conflicts. It
 //! knows no watch beyond one that never tells anything.
 
+#![allow(dead_code)] // Each test uses a part of it.
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
@@ -15,7 +17,16 @@ use serde_json::{Value, json};
 pub struct Server {
     objects: Arc<Mutex<BTreeMap<String, Value>>>,
     hanging: Arc<AtomicBool>,
+    writes: Arc<Mutex<Vec<String>>>,
 }
+
+/// Kinds that can be listed.
+const LISTED: [&str; 4] = [
+    "/pods",
+    "/nodes",
+    "/nodedeviceinventories",
+    "/nodedevicecleanups",
+];
 
 impl Server {
     pub fn client(&self) -> Client {
@@ -41,6 +52,16 @@ impl Server {
         let former = objects.get(path).map_or(0, version);
         object["metadata"]["resourceVersion"] = json!((former + 1).to_string());
         objects.insert(path.to_owned(), object);
+    }
+
+    /// Takes an object away.
+    pub fn take(&self, path: &str) -> Option<Value> {
+        self.objects.lock().unwrap().remove(path)
+    }
+
+    /// What was written since the last question, as method and path.
+    pub fn writes(&self) -> Vec<String> {
+        std::mem::take(&mut self.writes.lock().unwrap())
     }
 
     /// From now on nothing is answered.
@@ -70,10 +91,19 @@ impl Server {
     }
 
     fn act(&self, method: &str, path: String, body: Value) -> (u16, Value) {
+        if method != "GET" {
+            let written = format!("{method} {path}");
+            self.writes.lock().unwrap().push(written);
+        }
+        if let Some(path) = path.strip_suffix("/status") {
+            return self.set_status(path, &body);
+        }
         let known = self.objects.lock().unwrap().get(&path).cloned();
         match (method, known) {
             ("GET", Some(object)) => (200, object),
-            ("GET", None) if path.ends_with("/pods") => (200, self.list(&path)),
+            ("GET", None) if LISTED.iter().any(|kind| path.ends_with(kind)) => {
+                (200, self.list(&path))
+            }
             ("GET", None) => failure(404, "NotFound"),
             ("POST", _) => {
                 let name = body["metadata"]["name"].as_str().unwrap_or_default();
@@ -81,9 +111,18 @@ impl Server {
                 if self.objects.lock().unwrap().contains_key(&path) {
                     return failure(409, "AlreadyExists");
                 }
-                self.put(&path, body);
+                self.make(&path, body);
                 (201, self.object(&path))
             }
+            ("DELETE", Some(object)) => {
+                let wanted = &body["preconditions"]["uid"];
+                if !wanted.is_null() && *wanted != object["metadata"]["uid"] {
+                    return failure(409, "Conflict");
+                }
+                self.take(&path);
+                (200, object)
+            }
+            ("DELETE", None) => failure(404, "NotFound"),
             ("PUT", Some(object)) => {
                 if version(&object) != version(&body) {
                     return failure(409, "Conflict");
@@ -93,6 +132,33 @@ impl Server {
             }
             _ => failure(405, "MethodNotAllowed"),
         }
+    }
+
+    /// Objects get a UID and the time of their making.
+    fn make(&self, path: &str, mut object: Value) {
+        let meta = &mut object["metadata"];
+        if meta["uid"].is_null() {
+            static MADE: AtomicU32 = AtomicU32::new(0);
+            meta["uid"] = json!(format!("made-{}", MADE.fetch_add(1, Ordering::SeqCst)));
+        }
+        self.put(path, object);
+    }
+
+    /// A status, written as a whole or applied by its only owner.
+    fn set_status(&self, path: &str, body: &Value) -> (u16, Value) {
+        let Some(mut object) = self.objects.lock().unwrap().get(path).cloned() else {
+            return failure(404, "NotFound");
+        };
+        let differs = |key: &str| {
+            let wanted = &body["metadata"][key];
+            !wanted.is_null() && *wanted != object["metadata"][key]
+        };
+        if differs("uid") || differs("resourceVersion") {
+            return failure(409, "Conflict");
+        }
+        object["status"] = body["status"].clone();
+        self.put(path, object);
+        (200, self.object(path))
     }
 
     fn list(&self, path: &str) -> Value {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use http::{Request, Response};
 use hypercloud_coordinator::access::DefaultStore;
+use hypercloud_coordinator::agents::devices::{Cleaned, CleaningOrder, DeviceLink, DevicesSeen};
 use hypercloud_coordinator::agents::source::{SignedAddress, Source, Stored};
 use hypercloud_coordinator::agents::{
     AgentError, AgentState, Agents, CopyJob, ExportJob, Facts, Failure, ImageFormat, ImportJob,
@@ -133,6 +134,12 @@ pub struct Agent {
     pub trouble: Option<AgentError>,
     /// The sources it was asked for.
     pub asked: Arc<Mutex<Vec<Source>>>,
+    /// What is known of the node's devices.
+    pub devices: DevicesSeen,
+    /// How every cleaning ends.
+    pub cleaned: Result<Cleaned, Failure>,
+    /// The cleanings it was asked for.
+    pub cleanings: Arc<Mutex<Vec<CleaningOrder>>>,
 }
 
 impl Default for Agent {
@@ -150,6 +157,12 @@ impl Default for Agent {
             jobs: vec![],
             trouble: None,
             asked: Arc::default(),
+            devices: DevicesSeen {
+                link: DeviceLink::TooOld,
+                told: None,
+            },
+            cleaned: Ok(Cleaned::default()),
+            cleanings: Arc::default(),
         }
     }
 }
@@ -238,6 +251,19 @@ impl Agents for Agent {
 
     async fn cancel(&self, _: &str, _: &str) -> Result<(), AgentError> {
         self.trouble.clone().map_or(Ok(()), Err)
+    }
+
+    fn devices(&self, _: &str) -> DevicesSeen {
+        self.devices.clone()
+    }
+
+    async fn clean(
+        &self,
+        _: &str,
+        order: &CleaningOrder,
+    ) -> Result<Result<Cleaned, Failure>, AgentError> {
+        self.cleanings.lock().unwrap().push(order.clone());
+        self.trouble.clone().map_or(Ok(self.cleaned.clone()), Err)
     }
 }
 

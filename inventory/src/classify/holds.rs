@@ -145,8 +145,13 @@ fn meaning(signature: &Signature) -> Reason {
     }
 }
 
-/// Types of partitions that machines boot from, as GPT and DOS tables have
-/// them.
+const EXTENDED: &str = "extended: it holds other partitions";
+
+/// The kernel gives an extended partition no more than this, whatever its size.
+const LARGEST_EXTENDED: u64 = 4096;
+
+/// Types of partitions that machines boot from or that hold others, as GPT and
+/// DOS tables have them.
 const RESERVED: &[(&str, &str)] = &[
     ("21686148-6449-6e6f-744e-656564454649", "BIOS boot"),
     ("c12a7328-f81f-11d2-ba4b-00a0c93ec93b", "EFI system"),
@@ -154,6 +159,9 @@ const RESERVED: &[(&str, &str)] = &[
     ("e3c9e316-0b5c-4db8-817d-f92df00215ae", "Microsoft reserved"),
     ("9e1a2d38-c612-4316-aa26-8b49521e5a8b", "PReP boot"),
     ("0x41", "PReP boot"),
+    ("0x5", EXTENDED),
+    ("0xf", EXTENDED),
+    ("0x85", EXTENDED),
     (
         "bc13c2ff-59e6-4262-a352-b275fd6f7172",
         "extended boot loader",
@@ -169,6 +177,10 @@ fn reserved(seen: &Seen) -> Option<String> {
         .iter()
         .find(|(code, _)| kind.as_deref() == Some(code))
         .map(|(_, what)| (*what).to_owned());
+    let is_small = seen.size.is_some_and(|size| size <= LARGEST_EXTENDED);
+    if by_type.is_none() && seen.disk.is_some() && is_small {
+        return Some(EXTENDED.into());
+    }
     by_type.or_else(|| {
         let label = seen.partition_label.as_ref()?;
         let plain = label.to_lowercase();

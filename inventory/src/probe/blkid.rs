@@ -12,6 +12,7 @@ use std::ptr;
 
 use libloading::{Library, Symbol};
 
+use super::Leftover;
 use crate::snapshot::{Signature, Usage};
 
 const LIBRARY: &str = "libblkid.so.1";
@@ -20,11 +21,20 @@ const LIBRARY: &str = "libblkid.so.1";
 const SUPERBLOCKS_LABEL: c_int = 1 << 1;
 const SUPERBLOCKS_TYPE: c_int = 1 << 5;
 const SUPERBLOCKS_USAGE: c_int = 1 << 7;
+const SUPERBLOCKS_MAGIC: c_int = 1 << 9;
 const SUPERBLOCKS_BAD_CHECKSUM: c_int = 1 << 10;
 const PARTITIONS_FORCE_GPT: c_int = 1 << 1;
+const PARTITIONS_MAGIC: c_int = 1 << 3;
 
 /// More signatures than any device has; a bound for the loop.
 const MOST: usize = 64;
+
+/// A part of a device; without a length, up to its end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Range {
+    pub(super) offset: u64,
+    pub(super) length: u64,
+}
 
 /// `struct blkid_struct_probe`, of which only the library knows more.
 #[repr(C)]
@@ -80,12 +90,26 @@ impl Blkid {
 
     /// Every signature on the device, as often as it is there.
     pub(super) fn signatures(&self, device: &File) -> Result<Vec<Signature>, String> {
-        let probe = OneProbe::begin(self, device)?;
+        self.all(device, Range::default(), |probe| probe.signature())
+    }
+
+    /// The same with their places.
+    pub(super) fn leftovers(&self, device: &File, range: Range) -> Result<Vec<Leftover>, String> {
+        self.all(device, range, |probe| probe.leftover(range))
+    }
+
+    fn all<T>(
+        &self,
+        device: &File,
+        range: Range,
+        read: impl Fn(&OneProbe<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, String> {
+        let probe = OneProbe::begin(self, device, range)?;
         let mut found = Vec::new();
         for _ in 0..MOST {
             // SAFETY: the probe is alive, and so is the file that it reads.
             match unsafe { (self.do_probe)(probe.raw) } {
-                0 => found.extend(probe.signature()),
+                0 => found.extend(read(&probe)),
                 1 => return Ok(found),
                 _ => return Err("its signatures cannot be read".into()),
             }
@@ -115,7 +139,10 @@ struct OneProbe<'a> {
 }
 
 impl<'a> OneProbe<'a> {
-    fn begin(blkid: &'a Blkid, device: &'a File) -> Result<Self, String> {
+    fn begin(blkid: &'a Blkid, device: &'a File, range: Range) -> Result<Self, String> {
+        let far = |_| "the place is too far from the device's beginning".to_owned();
+        let offset = i64::try_from(range.offset).map_err(far)?;
+        let length = i64::try_from(range.length).map_err(far)?;
         // SAFETY: the function takes nothing.
         let raw = unsafe { (blkid.new)() };
         if raw.is_null() {
@@ -128,17 +155,18 @@ impl<'a> OneProbe<'a> {
         };
         // SAFETY: the probe is alive, and the descriptor open as long as it.
         let failed = unsafe {
-            (blkid.set_device)(raw, device.as_raw_fd(), 0, 0) != 0
+            (blkid.set_device)(raw, device.as_raw_fd(), offset, length) != 0
                 || (blkid.enable_superblocks)(raw, 1) != 0
                 || (blkid.superblocks_flags)(
                     raw,
                     SUPERBLOCKS_LABEL
                         | SUPERBLOCKS_TYPE
                         | SUPERBLOCKS_USAGE
+                        | SUPERBLOCKS_MAGIC
                         | SUPERBLOCKS_BAD_CHECKSUM,
                 ) != 0
                 || (blkid.enable_partitions)(raw, 1) != 0
-                || (blkid.partitions_flags)(raw, PARTITIONS_FORCE_GPT) != 0
+                || (blkid.partitions_flags)(raw, PARTITIONS_FORCE_GPT | PARTITIONS_MAGIC) != 0
         };
         if failed {
             return Err("libblkid does not take the device".into());
@@ -161,6 +189,32 @@ impl<'a> OneProbe<'a> {
             usage: Usage::PartitionTable,
             label: None,
         })
+    }
+
+    /// Where what was found last begins on the device.
+    fn leftover(&self, range: Range) -> Option<Leftover> {
+        let kind = self.signature()?.kind;
+        let (magic, place) = match self.value(c"TYPE") {
+            Some(_) => (c"SBMAGIC", c"SBMAGIC_OFFSET"),
+            None => (c"PTMAGIC", c"PTMAGIC_OFFSET"),
+        };
+        let offset = self.value(place).and_then(|text| text.parse::<u64>().ok());
+        Some(Leftover {
+            kind,
+            offset: offset.map(|offset| offset.saturating_add(range.offset)),
+            length: self.length(magic),
+        })
+    }
+
+    /// How long a value is.
+    fn length(&self, name: &CStr) -> u64 {
+        let (mut bytes, mut length) = (ptr::null(), 0_usize);
+        // SAFETY: the probe is alive; the name is a string of C; value and
+        // length are written where they point to.
+        let failed = unsafe {
+            (self.blkid.lookup)(self.raw, name.as_ptr(), &raw mut bytes, &raw mut length)
+        };
+        if failed != 0 { 0 } else { length as u64 }
     }
 
     fn value(&self, name: &CStr) -> Option<String> {

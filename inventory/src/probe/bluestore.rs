@@ -8,9 +8,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-const MAGIC: &[u8] = b"bluestore block device\n";
+pub(super) const MAGIC: &[u8] = b"bluestore block device\n";
 const GIB: u64 = 1 << 30;
-const POSITIONS: [u64; 5] = [0, GIB, 10 * GIB, 100 * GIB, 1000 * GIB];
+/// Where labels may begin, in bytes.
+pub const POSITIONS: [u64; 5] = [0, GIB, 10 * GIB, 100 * GIB, 1000 * GIB];
 
 /// Where labels begin, in bytes.
 pub(super) fn labels(device: &File) -> io::Result<Vec<u64>> {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use super::folder::{Folder, trimmed};
 use super::{Tree, WalkError, number};
 use crate::snapshot::{Mapper, Seen, Transport};
 
@@ -19,26 +20,65 @@ pub(super) fn devices(tree: &Tree) -> Result<Vec<Seen>, WalkError> {
     })?;
     let mut found = Vec::new();
     let mut partitions = BTreeSet::new();
-    names.sort_by_key(|name| natural(name));
+    names.sort_by_cached_key(|name| natural(name));
     for name in names {
-        let path = behind(&folder, &name);
-        let disk = disk(&path, &name);
-        let mut below: Vec<String> = entries(&path)
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|entry| is_partition(&path, &name, entry))
+        let whole = Whole::at(behind(&folder, &name));
+        let disk = disk(&whole, &name);
+        let mut below: Vec<(String, Folder)> = whole
+            .entries
+            .iter()
+            .flatten()
+            .filter(|entry| entry.starts_with(&name))
+            .map(|entry| (entry.clone(), whole.folder.folder(entry)))
+            .filter(|(_, part)| ["partition", "start"].iter().any(|file| part.has(file)))
             .collect();
-        below.sort_by_key(|name| natural(name));
+        below.sort_by_cached_key(|(name, _)| natural(name));
         let parts: Vec<Seen> = below
             .iter()
-            .map(|entry| partition(&path.join(entry), entry, &disk))
+            .map(|(entry, part)| partition(part, entry, &disk))
             .collect();
-        partitions.extend(below);
+        partitions.extend(below.into_iter().map(|(entry, _)| entry));
         found.push(disk);
         found.extend(parts);
     }
     found.extend(others(tree, &found, &partitions));
     Ok(found)
+}
+
+/// A device that is no partition.
+struct Whole {
+    path: PathBuf,
+    folder: Folder,
+    /// What is in it, so that nothing is tried that is not there.
+    entries: Option<Vec<String>>,
+}
+
+impl Whole {
+    fn at(path: PathBuf) -> Self {
+        let folder = Folder::at(&path);
+        let entries = folder.names();
+        Self {
+            path,
+            folder,
+            entries,
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.entries
+            .as_ref()
+            .is_none_or(|entries| entries.iter().any(|entry| entry == name))
+    }
+
+    /// A folder that most devices do not have.
+    fn folder_of(&self, name: &str) -> Option<Folder> {
+        self.has(name).then(|| self.folder.folder(name))
+    }
+
+    /// An attribute that most devices do not have.
+    fn rare(&self, name: &str) -> Option<String> {
+        self.has(name).then(|| self.folder.attribute(name))?
+    }
 }
 
 /// Devices that only the list of all has.
@@ -49,11 +89,11 @@ fn others(tree: &Tree, found: &[Seen], partitions: &BTreeSet<String>) -> Vec<See
         .map(|seen| seen.name.replace('/', "!"))
         .collect();
     let mut names = entries(&folder).unwrap_or_default();
-    names.sort_by_key(|name| natural(name));
+    names.retain(|name| !known.contains(name) && !partitions.contains(name));
+    names.sort_by_cached_key(|name| natural(name));
     names
         .iter()
-        .filter(|name| !known.contains(*name) && !partitions.contains(*name))
-        .map(|name| disk(&behind(&folder, name), name))
+        .map(|name| disk(&Whole::at(behind(&folder, name)), name))
         .collect()
 }
 
@@ -97,38 +137,26 @@ fn natural(name: &str) -> (String, usize, Vec<u64>, String) {
     (family, driver.len(), numbers, name.to_owned())
 }
 
-fn is_partition(disk: &Path, name: &str, entry: &str) -> bool {
-    entry.starts_with(name)
-        && (disk.join(entry).join("partition").exists() || disk.join(entry).join("start").exists())
-}
-
-fn attribute(path: &Path, name: &str) -> Option<String> {
-    super::attribute(&path.join(name)).filter(|text| !text.is_empty())
-}
-
-fn numeric<T: std::str::FromStr>(path: &Path, name: &str) -> Option<T> {
-    attribute(path, name)?.parse().ok()
-}
-
-fn flag(path: &Path, name: &str) -> Option<bool> {
-    attribute(path, name).map(|text| text != "0")
-}
-
 /// What disks and partitions have alike.
-fn common(path: &Path, name: &str) -> Seen {
+fn both(folder: &Folder, name: &str) -> Seen {
     Seen {
         name: name.replace('!', "/"),
-        number: attribute(path, "dev").as_deref().and_then(number),
-        size: numeric::<u64>(path, "size").map(|sectors| sectors.saturating_mul(SECTOR)),
-        read_only: flag(path, "ro"),
-        holders: names(path, "holders"),
-        slaves: names(path, "slaves"),
+        number: folder.text("dev").as_deref().and_then(number),
+        size: bytes(folder, "size"),
+        read_only: folder.flag("ro"),
+        holders: names(folder, "holders"),
         ..Seen::default()
     }
 }
 
-fn names(path: &Path, folder: &str) -> Option<Vec<String>> {
-    let mut names = entries(&path.join(folder)).ok()?;
+/// An attribute that counts sectors.
+fn bytes(folder: &Folder, name: &str) -> Option<u64> {
+    let sectors = folder.numeric::<u64>(name)?;
+    Some(sectors.saturating_mul(SECTOR))
+}
+
+fn names(folder: &Folder, list: &str) -> Option<Vec<String>> {
+    let mut names = folder.folder(list).names()?;
     names
         .iter_mut()
         .for_each(|name| *name = name.replace('!', "/"));
@@ -136,56 +164,55 @@ fn names(path: &Path, folder: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-fn disk(path: &Path, name: &str) -> Seen {
-    let hardware = hardware(path, name);
-    let of = |names: &[&str]| names.iter().find_map(|name| attribute(&hardware, name));
-    let queue = path.join("queue");
+fn disk(whole: &Whole, name: &str) -> Seen {
+    let folder = &whole.folder;
+    let hardware = hardware(whole, name);
+    let of = |names: &[&str]| names.iter().find_map(|name| hardware.attribute(name));
+    let queue = folder.folder("queue");
     Seen {
-        removable: flag(path, "removable"),
-        hidden: flag(path, "hidden").unwrap_or_default(),
-        logical_block_size: numeric(&queue, "logical_block_size"),
-        physical_block_size: numeric(&queue, "physical_block_size"),
-        rotational: flag(&queue, "rotational"),
-        discard_bytes: numeric(&queue, "discard_max_bytes"),
-        disk_sequence: numeric(path, "diskseq"),
-        transport: transport(path, &hardware, name),
+        removable: folder.flag("removable"),
+        hidden: whole.rare("hidden").is_some_and(|text| text != "0"),
+        logical_block_size: queue.numeric("logical_block_size"),
+        physical_block_size: queue.numeric("physical_block_size"),
+        rotational: queue.flag("rotational"),
+        discard_bytes: queue.numeric("discard_max_bytes"),
+        disk_sequence: folder.numeric("diskseq"),
+        transport: transport(&whole.path, &hardware, name),
         model: of(&["model", "name"]),
         vendor: of(&["vendor"]).filter(|vendor| !vendor.starts_with("0x")),
         serial: of(&["serial"])
-            .or_else(|| attribute(path, "serial"))
+            .or_else(|| whole.rare("serial"))
             .or_else(|| unit_serial(&hardware)),
-        wwn: attribute(path, "wwid").or_else(|| of(&["wwid"])),
+        wwn: whole.rare("wwid").or_else(|| of(&["wwid"])),
         firmware: of(&["firmware_rev", "rev", "fwrev"]),
-        mapper: mapper(path),
-        backing_file: attribute(&path.join("loop"), "backing_file"),
-        ..common(path, name)
+        mapper: whole.folder_of("dm").as_ref().and_then(mapper),
+        backing_file: whole
+            .folder_of("loop")
+            .and_then(|folder| folder.attribute("backing_file")),
+        slaves: names(folder, "slaves"),
+        ..both(folder, name)
     }
 }
 
 /// Where the hardware behind a disk is described.
-fn hardware(whole: &Path, name: &str) -> PathBuf {
-    let linked = whole.join("device");
-    if linked.exists() || !name.starts_with("nvme") {
-        return linked;
-    }
-    whole.parent().unwrap_or(whole).to_owned()
+fn hardware(whole: &Whole, name: &str) -> Folder {
+    let above = name.starts_with("nvme") && !whole.has("device");
+    whole.folder.folder(if above { ".." } else { "device" })
 }
 
 /// The serial number in the page of vital product data, after its header.
-fn unit_serial(hardware: &Path) -> Option<String> {
-    let page = fs::read(hardware.join("vpd_pg80")).ok()?;
-    let serial = String::from_utf8_lossy(page.get(4..)?)
-        .trim_matches(|c: char| c.is_whitespace() || c == '\0')
-        .to_owned();
+fn unit_serial(hardware: &Folder) -> Option<String> {
+    let page = hardware.bytes("vpd_pg80")?;
+    let serial = trimmed(page.get(4..)?);
     (!serial.is_empty()).then_some(serial)
 }
 
 /// How a disk is attached, told by the devices above it.
-fn transport(whole: &Path, hardware: &Path, name: &str) -> Option<Transport> {
+fn transport(whole: &Path, hardware: &Folder, name: &str) -> Option<Transport> {
     let path = whole.to_string_lossy();
     let has = |part: &str| path.split('/').any(|folder| folder.starts_with(part));
     if name.starts_with("nvme") {
-        return Some(match attribute(hardware, "transport").as_deref() {
+        return Some(match hardware.attribute("transport").as_deref() {
             Some("fc") => Transport::Fc,
             _ => Transport::Nvme,
         });
@@ -209,18 +236,18 @@ fn transport(whole: &Path, hardware: &Path, name: &str) -> Option<Transport> {
         .map(|(_, transport)| *transport)
 }
 
-fn mapper(path: &Path) -> Option<Mapper> {
-    let folder = path.join("dm");
+fn mapper(folder: &Folder) -> Option<Mapper> {
     Some(Mapper {
-        name: super::attribute(&folder.join("name"))?,
-        uuid: super::attribute(&folder.join("uuid")).unwrap_or_default(),
-        suspended: flag(&folder, "suspended").unwrap_or_default(),
+        name: folder.text("name")?,
+        uuid: folder.text("uuid").unwrap_or_default(),
+        suspended: folder.flag("suspended").unwrap_or_default(),
     })
 }
 
 /// A value of the event by which the kernel announced a device.
-fn event_value(path: &Path, name: &str) -> Option<String> {
-    attribute(path, "uevent")?
+fn event_value(folder: &Folder, name: &str) -> Option<String> {
+    folder
+        .attribute("uevent")?
         .lines()
         .filter_map(|line| line.split_once('='))
         .find(|(key, _)| *key == name)
@@ -228,11 +255,12 @@ fn event_value(path: &Path, name: &str) -> Option<String> {
 }
 
 /// A partition has its disk's hardware.
-fn partition(path: &Path, name: &str, disk: &Seen) -> Seen {
+fn partition(folder: &Folder, name: &str, disk: &Seen) -> Seen {
     Seen {
         disk: Some(disk.name.clone()),
-        partition: numeric(path, "partition"),
-        partition_label: event_value(path, "PARTNAME"),
+        partition: folder.numeric("partition"),
+        start: bytes(folder, "start"),
+        partition_label: event_value(folder, "PARTNAME"),
         removable: disk.removable,
         hidden: disk.hidden,
         logical_block_size: disk.logical_block_size,
@@ -248,7 +276,7 @@ fn partition(path: &Path, name: &str, disk: &Seen) -> Seen {
         firmware: disk.firmware.clone(),
         // Only whole disks are made of others.
         slaves: Some(Vec::new()),
-        ..common(path, name)
+        ..both(folder, name)
     }
 }
 

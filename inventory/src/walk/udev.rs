@@ -2,13 +2,13 @@
 //!
 //! `S:` is a link, `E:` a property; `I:` is there once udev is done with it.
 
-use super::Tree;
+use super::folder::Folder;
 use crate::snapshot::{Number, Seen, UdevRecord};
 
-/// The record of a block device.
-pub(super) fn record(tree: &Tree, number: Number) -> Option<UdevRecord> {
-    let name = format!("run/udev/data/b{}:{}", number.major, number.minor);
-    Some(parse(&super::attribute(&tree.file(&name))?))
+/// The record of a block device, in the folder of all records.
+pub(super) fn record(database: &Folder, number: Number) -> Option<UdevRecord> {
+    let name = format!("b{}:{}", number.major, number.minor);
+    Some(parse(&database.text(&name)?))
 }
 
 fn parse(text: &str) -> UdevRecord {

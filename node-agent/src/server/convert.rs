@@ -13,9 +13,11 @@ use crate::node::Node;
 use crate::source::{Access, Checksum, Facts, Format, Packing};
 use crate::volume::{PodUid, PodVolume, VolumeMode, VolumeName};
 
+mod device;
 mod export;
 mod source;
 
+pub(super) use device::{cleaned, device, look, meant};
 pub(super) use export::{export_spec, object, validity};
 pub(super) use source::source;
 

@@ -8,7 +8,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod certificates;
+mod cleaning;
 mod copy;
+mod devices;
 mod disks;
 mod export;
 mod export_kills;

@@ -98,6 +98,8 @@ impl Agent {
         let (place, authority) = (tempfile::tempdir().unwrap(), Authority::new());
         fs::create_dir(place.path().join("tls")).unwrap();
         authority.equip_agent(&place.path().join("tls"));
+        // A node without devices: those of this machine are other tests'.
+        fs::create_dir_all(place.path().join("host/sys/block")).unwrap();
         // Both are held until both are known, so they differ.
         let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let ports = free.each_ref().map(|l| l.local_addr().unwrap().port());
@@ -128,6 +130,8 @@ impl Agent {
             .arg(kubelet)
             .arg("--state-dir")
             .arg(path("state"))
+            .arg("--host-root")
+            .arg(path("host"))
             .arg("--tls-dir")
             .arg(path("tls"))
             .stdout(Stdio::from(log))
@@ -279,6 +283,7 @@ async fn an_agent_killed_over_and_over_finishes_its_job() {
         metrics.contains("node_agent_jobs{phase=\"succeeded\"} 1"),
         "{metrics}"
     );
+    assert!(metrics.contains("\nnode_agent_devices 0\n"), "{metrics}");
     let peak = metrics
         .lines()
         .find_map(|line| line.strip_prefix("process_resident_memory_max_bytes "))

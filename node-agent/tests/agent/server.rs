@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hypercloud_inventory::Tree;
 use hypercloud_proto::agent::v1 as proto;
+use node_agent::devices::Devices;
 use node_agent::engine::{
     CopyOrder, Engine, ExportOrder, Exported, ImportOrder, Imported, Observer,
 };
@@ -90,7 +92,7 @@ impl Engine for Barren {
     }
 }
 
-struct Agent {
+pub struct Agent {
     place: TempDir,
     port: u16,
     jobs: Jobs,
@@ -101,6 +103,12 @@ struct Agent {
 
 impl Agent {
     async fn start(authority: &Authority, patience: Duration) -> Self {
+        let nothing = tempfile::tempdir().unwrap();
+        Self::with(authority, patience, Tree::recorded(nothing.path())).await
+    }
+
+    /// An agent of the node whose files are in `tree`.
+    pub async fn with(authority: &Authority, patience: Duration, tree: Tree) -> Self {
         let place = tempfile::tempdir().unwrap();
         let tls = place.path().join("tls");
         std::fs::create_dir(&tls).unwrap();
@@ -109,7 +117,8 @@ impl Agent {
         let (jobs, _) =
             Jobs::open(&place.path().join("jobs"), Arc::new(Barren), volumes, 2).unwrap();
         let node = Node::this("node-1".into()).unwrap();
-        let service = AgentService::new(node, jobs.clone(), Arc::new(Barren));
+        let devices = Devices::start(tree).unwrap();
+        let service = AgentService::new(node, jobs.clone(), Arc::new(Barren), devices);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let stop = CancellationToken::new();
@@ -131,7 +140,11 @@ impl Agent {
         }
     }
 
-    fn client(&self, authority: &Authority) -> NodeAgentClient<Channel> {
+    pub async fn is_ready(&mut self) {
+        self.ready.wait_for(|ready| *ready).await.unwrap();
+    }
+
+    pub fn client(&self, authority: &Authority) -> NodeAgentClient<Channel> {
         NodeAgentClient::new(authority.coordinator(self.port))
     }
 }
@@ -279,6 +292,7 @@ async fn certificates_may_come_late() {
         Node::this("node-2".into()).unwrap(),
         agent.jobs.clone(),
         Arc::new(Barren),
+        Devices::start(Tree::recorded(place.path())).unwrap(),
     );
     let (ready, mut is_ready) = watch::channel(false);
     let look_every = Duration::from_millis(20);

@@ -164,8 +164,17 @@ fn split(word: &str, directory: &str) -> Result<(PathBuf, String)> {
     Ok((path.to_owned(), destination))
 }
 
+/// Libraries that programs load while they run: for name resolution those of
+/// glibc, for signatures of devices libblkid.
+const LOADED_LATER: &[&str] = &[
+    "libnss_dns.so.2",
+    "libnss_files.so.2",
+    "libresolv.so.2",
+    "libblkid.so.1",
+];
+
 /// The shared libraries a program loads, and its loader, under the names by
-/// which they are looked for. Name resolution of glibc loads two more.
+/// which they are looked for.
 fn libraries(path: &Path) -> Result<Vec<PathBuf>> {
     let output = program("ldd", &[path]).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -177,9 +186,8 @@ fn libraries(path: &Path) -> Result<Vec<PathBuf>> {
     let Some(libc) = found.iter().find(|name| name.ends_with("libc.so.6")) else {
         return Ok(found);
     };
-    let beside = ["libnss_dns.so.2", "libnss_files.so.2", "libresolv.so.2"]
-        .map(|name| libc.with_file_name(name));
-    let existing = beside.into_iter().filter(|path| path.exists());
+    let beside = LOADED_LATER.iter().map(|name| libc.with_file_name(name));
+    let existing = beside.filter(|path| path.exists());
     Ok(found.iter().cloned().chain(existing).collect())
 }
 

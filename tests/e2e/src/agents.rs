@@ -1,10 +1,12 @@
 //! The agents as the coordinator sees them: over gRPC, with its certificate.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use hypercloud_proto::agent::v1::node_agent_client::NodeAgentClient;
-use hypercloud_proto::agent::v1::{Job, ListJobsRequest};
+use hypercloud_proto::agent::v1::watch_devices_response::Event;
+use hypercloud_proto::agent::v1::{Device, Job, ListJobsRequest, Look, WatchDevicesRequest};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
 use kube::api::Api;
@@ -35,6 +37,44 @@ async fn jobs_now(cluster: &Cluster) -> anyhow::Result<Vec<(String, Job)>> {
     Ok(all)
 }
 
+/// The devices that the agent in `pod` sees, as of its next look.
+pub async fn devices(cluster: &Cluster, pod: &Pod) -> anyhow::Result<(Look, Vec<Device>)> {
+    let mut client = connect(cluster, pod).await?;
+    let answer = client.watch_devices(WatchDevicesRequest {}).await?;
+    let mut stream = answer.into_inner();
+    let mut devices: Vec<Device> = Vec::new();
+    while let Some(message) = stream.message().await? {
+        match message.event {
+            Some(Event::Changed(device)) => {
+                devices.retain(|known| known.name != device.name);
+                devices.push(device);
+            }
+            Some(Event::Removed(name)) => devices.retain(|known| known.name != name),
+            Some(Event::Look(look)) => return Ok((look, devices)),
+            None => {}
+        }
+    }
+    anyhow::bail!("the agent ended its stream without a look")
+}
+
+/// Writes into `folder` what lets in at the agents, as files of the names that
+/// the coordinator's Secret gives them.
+pub async fn certificates(cluster: &Cluster, folder: &Path) -> anyhow::Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
+    let secret = secrets.get("coordinator-tls").await?;
+    for (name, bytes) in secret.data.unwrap_or_default() {
+        std::fs::write(folder.join(name), bytes.0)?;
+    }
+    Ok(())
+}
+
+/// Where the agent in `pod` listens.
+pub fn address(pod: &Pod) -> anyhow::Result<String> {
+    let status = pod.status.as_ref();
+    let ip = status.and_then(|status| status.pod_ip.as_ref());
+    Ok(format!("{}:7443", ip.context("the pod has no IP")?))
+}
+
 /// Highest resident memory of the agent in `pod` since it started, in bytes,
 /// from its metrics.
 pub async fn peak_memory(cluster: &Cluster, pod: &Pod) -> anyhow::Result<u64> {
@@ -51,11 +91,6 @@ pub async fn peak_memory(cluster: &Cluster, pod: &Pod) -> anyhow::Result<u64> {
 }
 
 async fn connect(cluster: &Cluster, pod: &Pod) -> anyhow::Result<NodeAgentClient<Channel>> {
-    let ip = pod
-        .status
-        .as_ref()
-        .and_then(|s| s.pod_ip.clone())
-        .context("the pod has no IP")?;
     let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
     let secret = secrets.get("coordinator-tls").await?;
     let bytes = secret.data.unwrap_or_default();
@@ -69,6 +104,6 @@ async fn connect(cluster: &Cluster, pod: &Pod) -> anyhow::Result<NodeAgentClient
         .ca_certificate(Certificate::from_pem(part("ca.crt")?))
         .identity(Identity::from_pem(part("tls.crt")?, part("tls.key")?))
         .domain_name("node-agent.hypercloud-storage");
-    let endpoint = Endpoint::from_shared(format!("https://{ip}:7443"))?.tls_config(tls)?;
+    let endpoint = Endpoint::from_shared(format!("https://{}", address(pod)?))?.tls_config(tls)?;
     Ok(NodeAgentClient::new(endpoint.connect().await?))
 }

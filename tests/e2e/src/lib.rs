@@ -8,6 +8,7 @@
 pub mod access;
 pub mod agents;
 pub mod cluster;
+pub mod devices;
 pub mod disk;
 pub mod download;
 pub mod export;

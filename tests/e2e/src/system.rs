@@ -180,23 +180,39 @@ pub async fn all_ready(cluster: &Cluster, component: &str) -> anyhow::Result<()>
 /// where its process is this machine's, it is frozen; elsewhere the pod is
 /// killed. Returns whether it was frozen.
 pub async fn stop_dead(cluster: &Cluster, pod: &str) -> anyhow::Result<bool> {
-    let frozen = processes_of(pod)?;
-    for process in &frozen {
-        let status = std::process::Command::new("kill")
-            .args(["-STOP", process])
-            .status()?;
-        anyhow::ensure!(status.success(), "process {process} cannot be stopped");
-    }
+    let frozen = processes_with(&format!("POD_NAME={pod}"))?;
+    freeze(&frozen)?;
     if frozen.is_empty() {
         kill(cluster, pod).await?;
     }
     Ok(!frozen.is_empty())
 }
 
-/// Processes of this machine that run in the pod called `pod`, by the name
-/// that their environment gives them.
-fn processes_of(pod: &str) -> anyhow::Result<Vec<String>> {
-    let wanted = format!("POD_NAME={pod}");
+/// Makes the agent of a node stop dead where it is this machine's process;
+/// returns whether it is. Kubelet notices, and starts another one.
+pub fn freeze_agent(node: &str) -> anyhow::Result<bool> {
+    let mut agents = processes_with(&format!("NODE_NAME={node}"))?;
+    agents.retain(|process| {
+        let name = std::fs::read_to_string(format!("/proc/{process}/comm"));
+        name.is_ok_and(|name| name.trim() == "node-agent")
+    });
+    freeze(&agents)?;
+    Ok(!agents.is_empty())
+}
+
+fn freeze(processes: &[String]) -> anyhow::Result<()> {
+    for process in processes {
+        let status = std::process::Command::new("kill")
+            .args(["-STOP", process])
+            .status()?;
+        anyhow::ensure!(status.success(), "process {process} cannot be stopped");
+    }
+    Ok(())
+}
+
+/// Processes of this machine that have the variable `wanted` in their
+/// environment, such as those of a pod.
+fn processes_with(wanted: &str) -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

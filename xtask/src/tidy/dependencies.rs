@@ -77,7 +77,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         folder: "bench",
-        siblings: &["hypercloud-disk"],
+        siblings: &["hypercloud-disk", "hypercloud-inventory"],
         never: &["tokio"],
     },
 ];

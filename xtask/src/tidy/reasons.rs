@@ -16,6 +16,8 @@ const PLACES: &[&str] = &[
     "transfer/src/",
     "node-agent/src/",
     "coordinator/src/access/",
+    "coordinator/src/agents/devices",
+    "coordinator/src/cleanup/",
     "coordinator/src/export/",
     "coordinator/src/image/",
 ];

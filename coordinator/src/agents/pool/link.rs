@@ -13,7 +13,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Request, Status};
 
 use super::super::wire;
-use super::{AGENT_NAME, ClientTls, KEEP_ALIVE, QUICK, Shared, lock};
+use super::{AGENT_NAME, ClientTls, KEEP_ALIVE, QUICK, Shared, follow, lock};
 use crate::backoff::Backoff;
 
 /// Delay before the next connection.
@@ -53,9 +53,10 @@ pub(super) async fn keep(
         let mut established = false;
         let ended = tokio::select! {
             () = stop.cancelled() => None,
-            Err(error) = follow(&shared, &node, address, &mut established) => Some(error),
+            Err(error) = hold(&shared, &node, address, &mut established) => Some(error),
         };
         lock(&shared.channels).remove(&node);
+        shared.change_devices(|devices| devices.ended(&node, Timestamp::now()));
         shared.change(|table| table.disconnected(&node, Timestamp::now()));
         let Some(error) = ended else {
             tracing::info!(%node, "agent link closed");
@@ -72,8 +73,8 @@ pub(super) async fn keep(
     }
 }
 
-/// Connects and follows the job stream; ends only with an error.
-async fn follow(
+/// Connects and follows the streams; ends only with an error.
+async fn hold(
     shared: &Shared,
     node: &str,
     address: SocketAddr,
@@ -85,6 +86,7 @@ async fn follow(
         .await
         .map_err(LinkError::Connect)?;
     let mut client = NodeAgentClient::new(channel.clone());
+    let devices = NodeAgentClient::new(channel.clone());
     let calling = |call| move |source| LinkError::Call { call, source };
     let mut who = Request::new(proto::GetNodeRequest {});
     who.set_timeout(QUICK);
@@ -99,27 +101,33 @@ async fn follow(
         .unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")));
     let mut stream = answer.map_err(calling("WatchJobs"))?.into_inner();
     lock(&shared.table).connected(node);
-    while let Some(message) = stream.message().await.map_err(calling("WatchJobs"))? {
-        match message.event {
-            Some(Event::Changed(job)) => {
-                let job = wire::job(job)
-                    .map_err(|missing| LinkError::Incomplete { missing: missing.0 })?;
-                shared.change(|table| table.changed(node, job, Instant::now()));
+    let jobs = async {
+        while let Some(message) = stream.message().await.map_err(calling("WatchJobs"))? {
+            match message.event {
+                Some(Event::Changed(job)) => {
+                    let job = wire::job(job)
+                        .map_err(|missing| LinkError::Incomplete { missing: missing.0 })?;
+                    shared.change(|table| table.changed(node, job, Instant::now()));
+                }
+                Some(Event::Removed(id)) => shared.change(|table| table.removed(node, &id)),
+                Some(Event::Synced(_)) => {
+                    // Calls are possible before anyone is told so.
+                    lock(&shared.channels).insert(node.to_owned(), channel.clone());
+                    shared.change(|table| table.complete(node));
+                    *established = true;
+                    let version = &found.version;
+                    tracing::info!(%node, %version, "agent link established");
+                }
+                // An event of a newer agent.
+                None => {}
             }
-            Some(Event::Removed(id)) => shared.change(|table| table.removed(node, &id)),
-            Some(Event::Synced(_)) => {
-                // Calls are possible before anyone is told so.
-                lock(&shared.channels).insert(node.to_owned(), channel.clone());
-                shared.change(|table| table.complete(node));
-                *established = true;
-                let version = &found.version;
-                tracing::info!(%node, %version, "agent link established");
-            }
-            // An event of a newer agent.
-            None => {}
         }
+        Err(LinkError::Ended)
+    };
+    tokio::select! {
+        ended = jobs => ended,
+        never = follow::devices(shared, node, devices) => match never {},
     }
-    Err(LinkError::Ended)
 }
 
 fn endpoint(address: SocketAddr, tls: &ClientTls) -> Result<Endpoint, LinkError> {

@@ -1,7 +1,9 @@
 //! The API server holds the resources to their schemas and their rules.
 
+mod cleanup;
 mod disk;
 mod export;
+mod inventory;
 mod rollback;
 
 use e2e::cluster::{Cluster, Scope};

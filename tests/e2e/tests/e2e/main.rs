@@ -7,6 +7,7 @@ mod arrival;
 mod chaos;
 mod consumer;
 mod deletion;
+mod devices;
 mod disk;
 mod documents;
 mod export;

@@ -1,0 +1,77 @@
+//! One look at the world around a cleanup (client required).
+//!
+//! The resource, its node and the other cleanups are read from the API server
+//! itself, never from a watch's cache.
+
+use hypercloud_api::NodeDeviceCleanup;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, ListParams};
+use kube::core::DeserializeGuard;
+use kube::{Client, Error as KubeError, ResourceExt};
+
+use super::observation::{Observation, OtherSeen, age, is_over};
+use crate::agents::Agents;
+use crate::inventory::observe::node_seen;
+use crate::shell::error::ObserveError;
+
+/// What there is around the cleanup `name`; `None` where it is gone, or over:
+/// records are many in the end.
+pub async fn observe(
+    client: &Client,
+    agents: &dyn Agents,
+    name: &str,
+) -> Result<Option<Observation>, ObserveError> {
+    let cleanups: Api<NodeDeviceCleanup> = Api::all(client.clone());
+    let found = cleanups.get_opt(name).await;
+    let found = found.map_err(reading("the cleanup"))?;
+    let Some(cleanup) = found.filter(|cleanup| !is_over(cleanup)) else {
+        return Ok(None);
+    };
+    let name = &cleanup.spec.node_name;
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = nodes.get_metadata_opt(name).await;
+    let node = node.map_err(reading("the node"))?.as_ref().map(node_seen);
+    let others = others(client, &cleanup).await?;
+    let agent = agents.state(name);
+    let devices = agents.devices(name);
+    let devices = devices.of(node.as_ref().and_then(|node| node.created));
+    Ok(Some(Observation {
+        node,
+        agent,
+        devices,
+        others,
+        cleanup,
+    }))
+}
+
+/// Other cleanups on the node that are not over. One that cannot be read is
+/// not carried out either.
+async fn others(
+    client: &Client,
+    cleanup: &NodeDeviceCleanup,
+) -> Result<Vec<OtherSeen>, ObserveError> {
+    let all: Api<DeserializeGuard<NodeDeviceCleanup>> = Api::all(client.clone());
+    let list = all.list(&ListParams::default()).await;
+    let list = list.map_err(reading("the other cleanups"))?;
+    let others = list
+        .items
+        .into_iter()
+        .filter_map(|read| read.0.ok())
+        .filter(|other| {
+            other.spec.node_name == cleanup.spec.node_name
+                && other.metadata.uid != cleanup.metadata.uid
+                && other.metadata.deletion_timestamp.is_none()
+                && !is_over(other)
+        })
+        .map(|other| OtherSeen {
+            name: other.name_any(),
+            age: age(&other),
+            asked: other.spec.device.clone(),
+            device: other.status.and_then(|status| status.device),
+        });
+    Ok(others.collect())
+}
+
+fn reading(what: &'static str) -> impl FnOnce(KubeError) -> ObserveError {
+    move |source| ObserveError::Read { what, source }
+}

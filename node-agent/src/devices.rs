@@ -1,0 +1,49 @@
+//! The block devices of this node: looked at, shown, and cleaned.
+//!
+//! [`eyes`] looks, one look at a time; [`watching`] says when, on a thread of
+//! its own; [`board`] is what watchers see; [`cleaning`] removes what a device
+//! carries. What a device is and whether it may be cleaned is decided in the
+//! crate `inventory`.
+
+pub mod board;
+pub mod cleaning;
+mod eyes;
+mod watching;
+
+use std::io;
+use std::sync::Arc;
+
+use hypercloud_inventory::Tree;
+
+use self::board::DeviceBoard;
+use self::cleaning::Cleaner;
+use self::eyes::Eyes;
+use self::watching::Watching;
+
+/// The devices of this node. Clones are the same.
+#[derive(Clone)]
+pub struct Devices {
+    /// What they look like.
+    pub board: DeviceBoard,
+    /// What cleans them.
+    pub cleaner: Cleaner,
+    /// Ends with the last of the clones.
+    _watching: Arc<Watching>,
+}
+
+impl Devices {
+    /// Begins to watch the devices of the node whose files are in `tree`.
+    ///
+    /// # Errors
+    /// There is no thread or descriptor to watch with.
+    pub fn start(tree: Tree) -> io::Result<Self> {
+        let eyes = Arc::new(Eyes::new(tree));
+        let board = DeviceBoard::default();
+        let watching = Watching::start(Arc::clone(&eyes), board.clone())?;
+        Ok(Self {
+            board,
+            cleaner: Cleaner::new(eyes, watching.bell()),
+            _watching: Arc::new(watching),
+        })
+    }
+}
