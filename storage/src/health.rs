@@ -63,7 +63,11 @@ impl Judgement {
     /// The worse of two; the first where they are alike.
     #[must_use]
     pub fn or_worse(self, other: Self) -> Self {
-        if other.verdict > self.verdict { other } else { self }
+        if other.verdict > self.verdict {
+            other
+        } else {
+            self
+        }
     }
 }
 
@@ -193,7 +197,12 @@ pub fn ceph(look: Look<'_>) -> Judgement {
 /// The key of the CephCluster.
 #[must_use]
 pub fn cluster_key() -> Key {
-    Key::namespaced("ceph.rook.io/v1", "CephCluster", ROOK_NAMESPACE, CEPH_CLUSTER)
+    Key::namespaced(
+        "ceph.rook.io/v1",
+        "CephCluster",
+        ROOK_NAMESPACE,
+        CEPH_CLUSTER,
+    )
 }
 
 /// Ceph's daemons: the Deployments that Rook made for the cluster.

@@ -105,12 +105,8 @@ pub const STAGES: &[Stage] = &[
         wanted: Wanted::Always,
         by: By::Snapshotter,
         sources: &[
-            snapshotter(
-                "client/config/crd/snapshot.storage.k8s.io_volumesnapshotclasses.yaml",
-            ),
-            snapshotter(
-                "client/config/crd/snapshot.storage.k8s.io_volumesnapshotcontents.yaml",
-            ),
+            snapshotter("client/config/crd/snapshot.storage.k8s.io_volumesnapshotclasses.yaml"),
+            snapshotter("client/config/crd/snapshot.storage.k8s.io_volumesnapshotcontents.yaml"),
             snapshotter("client/config/crd/snapshot.storage.k8s.io_volumesnapshots.yaml"),
             snapshotter(
                 "client/config/crd/groupsnapshot.storage.k8s.io_volumegroupsnapshotclasses.yaml",
@@ -118,9 +114,7 @@ pub const STAGES: &[Stage] = &[
             snapshotter(
                 "client/config/crd/groupsnapshot.storage.k8s.io_volumegroupsnapshotcontents.yaml",
             ),
-            snapshotter(
-                "client/config/crd/groupsnapshot.storage.k8s.io_volumegroupsnapshots.yaml",
-            ),
+            snapshotter("client/config/crd/groupsnapshot.storage.k8s.io_volumegroupsnapshots.yaml"),
         ],
         ready: &[Ready::Established],
         limit: minutes(2),
@@ -241,10 +235,7 @@ pub const STAGES: &[Stage] = &[
         wanted: Wanted::WithCdi,
         by: By::Cdi,
         sources: &[Source::File(Project::Cdi, "cdi-operator.yaml")],
-        ready: &[
-            Ready::Established,
-            Ready::Available("cdi", "cdi-operator"),
-        ],
+        ready: &[Ready::Established, Ready::Available("cdi", "cdi-operator")],
         limit: minutes(5),
         upgrade_limit: minutes(10),
     },

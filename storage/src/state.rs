@@ -72,7 +72,13 @@ pub fn step(
     } else {
         version
     };
-    next(stage, before, (state, judgement.reason, message), version, now)
+    next(
+        stage,
+        before,
+        (state, judgement.reason, message),
+        version,
+        now,
+    )
 }
 
 /// Whether a component has been at it for longer than it may.
@@ -167,7 +173,11 @@ pub fn whole(
         message,
     };
     if let Some(problem) = deleting {
-        return make(StorageState::Deleting, problem.reason, problem.message.clone());
+        return make(
+            StorageState::Deleting,
+            problem.reason,
+            problem.message.clone(),
+        );
     }
     if let Some(problem) = problems.iter().find(|problem| !problem.waiting) {
         return make(StorageState::Error, problem.reason, problem.message.clone());
@@ -192,7 +202,11 @@ pub fn whole(
         return of(StorageState::Upgrading, component);
     }
     if let Some(problem) = problems.first() {
-        return make(StorageState::Installing, problem.reason, problem.message.clone());
+        return make(
+            StorageState::Installing,
+            problem.reason,
+            problem.message.clone(),
+        );
     }
     for state in [ComponentState::Progressing, ComponentState::Waiting] {
         if let Some(component) = first(state) {

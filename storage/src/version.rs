@@ -51,7 +51,11 @@ impl FromStr for Version {
         let mut next = || -> Result<u32, NoVersion> {
             let part = parts.next().ok_or_else(no)?;
             let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-            if digits { part.parse().map_err(|_| no()) } else { Err(no()) }
+            if digits {
+                part.parse().map_err(|_| no())
+            } else {
+                Err(no())
+            }
         };
         let version = Self::new(next()?, next()?, next()?);
         match parts.next() {

@@ -14,7 +14,9 @@ fn disk(name: &str, links: &[&str], reasons: &[(&str, &str)]) -> Device {
             serde_json::from_value(json!({"reason": code, "message": message})).unwrap()
         })
         .collect();
-    let by_id = links.iter().find(|link| link.starts_with("/dev/disk/by-id/"));
+    let by_id = links
+        .iter()
+        .find(|link| link.starts_with("/dev/disk/by-id/"));
     let mut device: Device = serde_json::from_value(json!({
         "name": name, "path": format!("/dev/{name}"), "kind": Kind::Disk,
         "available": reasons.is_empty(), "size": 1_u64 << 40,
@@ -73,16 +75,28 @@ fn asked(names: &[&str]) -> Vec<StorageNode> {
 }
 
 fn by_ids(settlement: &Settlement) -> Vec<&str> {
-    settlement.devices.iter().map(|d| d.by_id.as_str()).collect()
+    settlement
+        .devices
+        .iter()
+        .map(|d| d.by_id.as_str())
+        .collect()
 }
 
 fn reasons(settlement: &Settlement) -> Vec<&'static str> {
-    settlement.problems.iter().map(DeviceProblem::reason).collect()
+    settlement
+        .problems
+        .iter()
+        .map(DeviceProblem::reason)
+        .collect()
 }
 
 #[test]
 fn a_free_device_is_given_by_its_stable_path() {
-    let known = known(vec![disk("sda", &[A], &[]), disk("sdb", &[B], &[])], &[], &[]);
+    let known = known(
+        vec![disk("sda", &[A], &[]), disk("sdb", &[B], &[])],
+        &[],
+        &[],
+    );
     let settlement = settle(&asked(&["/dev/sdb", "sda"]), &known);
     assert_eq!(by_ids(&settlement), [B, A]);
     assert!(settlement.problems.is_empty() && settlement.dropped.is_empty());
@@ -102,7 +116,10 @@ fn a_device_in_use_is_refused_with_its_reasons() {
     assert!(settlement.devices.is_empty());
     assert_eq!(reasons(&settlement), ["DeviceNotAvailable"]);
     let message = settlement.problems[0].to_string();
-    assert!(message.contains("on n, /dev/sda is not available"), "{message}");
+    assert!(
+        message.contains("on n, /dev/sda is not available"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -129,9 +146,15 @@ fn a_storage_that_was_let_go_is_taken_up_without_its_status() {
 fn one_device_by_two_names_is_refused() {
     let link = "/dev/disk/by-path/pci-1";
     let free = known(vec![disk("sda", &[A, link], &[])], &[], &[]);
-    assert_eq!(reasons(&settle(&asked(&["sda", link]), &free)), ["DeviceDuplicate"]);
+    assert_eq!(
+        reasons(&settle(&asked(&["sda", link]), &free)),
+        ["DeviceDuplicate"]
+    );
     let held = known(vec![disk("sda", &[A, link], IN_USE)], &[A], &[("sda", A)]);
-    assert_eq!(reasons(&settle(&asked(&["sda", link]), &held)), ["DeviceDuplicate"]);
+    assert_eq!(
+        reasons(&settle(&asked(&["sda", link]), &held)),
+        ["DeviceDuplicate"]
+    );
 }
 
 #[test]

@@ -84,7 +84,8 @@ fn reconciled(object: &Value) -> Option<Judgement> {
     let text = |name: &str| status[name].as_str().unwrap_or_default();
     let (phase, state, message) = (text("phase"), text("state"), text("message"));
     if phase.is_empty() && state.is_empty() {
-        let message = "Rook has said nothing of the CephCluster: if that lasts, its operator's log says why";
+        let message =
+            "Rook has said nothing of the CephCluster: if that lasts, its operator's log says why";
         return Some(unhealthy("CephClusterUntouched", message));
     }
     if state == "Error" || phase == "Failure" {

@@ -26,7 +26,10 @@ pub fn judge(key: &Key, object: Option<&Value>) -> Judgement {
     if let Some(names) = condition("NamesAccepted")
         && names["status"] == "False"
     {
-        let message = format!("{key} and another definition have the same names: {}", says(names));
+        let message = format!(
+            "{key} and another definition have the same names: {}",
+            says(names)
+        );
         return hopeless("DefinitionConflict", message);
     }
     match condition("Established") {

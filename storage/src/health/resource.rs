@@ -41,7 +41,10 @@ pub fn phase(key: &Key, object: Option<&Value>) -> Judgement {
         .is_some_and(|observed| Some(observed) < generation);
     let why = why(status);
     match status["phase"].as_str().unwrap_or_default() {
-        "" => unhealthy("ResourceUntouched", format!("Rook has said nothing of {key}")),
+        "" => unhealthy(
+            "ResourceUntouched",
+            format!("Rook has said nothing of {key}"),
+        ),
         "Ready" | "Connected" if behind => {
             changing("ResourceChanging", format!("{key} takes up a change"))
         }

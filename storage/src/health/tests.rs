@@ -122,7 +122,10 @@ fn trap_a_second_cluster_leaves_the_status_empty() {
 fn trap_an_empty_status_is_not_healthy() {
     for status in [json!(null), json!({}), json!({"conditions": []})] {
         let object = with(|o| o["status"] = status);
-        assert_eq!(reason(&object), (Verdict::Unhealthy, "CephClusterUntouched"));
+        assert_eq!(
+            reason(&object),
+            (Verdict::Unhealthy, "CephClusterUntouched")
+        );
     }
     assert_eq!(
         look_at(None, &HealthPolicy::default()).reason,
@@ -243,7 +246,10 @@ fn deployments_are_judged_by_what_runs() {
     let down = json!({"observedGeneration": 2, "updatedReplicas": 1, "conditions": [
         {"type": "Available", "status": "False"},
         {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}]});
-    assert_eq!(of_deployment(down), (Verdict::Unhealthy, "WorkloadUnavailable"));
+    assert_eq!(
+        of_deployment(down),
+        (Verdict::Unhealthy, "WorkloadUnavailable")
+    );
     let coming = json!({"observedGeneration": 2, "updatedReplicas": 1, "conditions": [
         {"type": "Available", "status": "False"},
         {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}]});
@@ -252,7 +258,9 @@ fn deployments_are_judged_by_what_runs() {
         {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}]});
     assert_eq!(of_deployment(stuck).0, Verdict::Unhealthy);
     // Without conditions nothing is healthy.
-    assert!(of_deployment(json!({"observedGeneration": 2, "updatedReplicas": 1})).0 > Verdict::Warned);
+    assert!(
+        of_deployment(json!({"observedGeneration": 2, "updatedReplicas": 1})).0 > Verdict::Warned
+    );
     let key = Key::namespaced("apps/v1", "Deployment", "n", "d");
     let mut none = deployment(json!({"observedGeneration": 2}));
     none["spec"]["replicas"] = json!(0);
@@ -301,16 +309,28 @@ fn resources_of_rook_are_judged_by_their_phase() {
         let object = json!({"metadata": {"generation": generation}, "status": status});
         resource::phase(&key, Some(&object)).verdict
     };
-    assert_eq!(of(1, json!({"phase": "Ready", "observedGeneration": 1})), Verdict::Healthy);
-    assert_eq!(of(2, json!({"phase": "Ready", "observedGeneration": 1})), Verdict::Changing);
+    assert_eq!(
+        of(1, json!({"phase": "Ready", "observedGeneration": 1})),
+        Verdict::Healthy
+    );
+    assert_eq!(
+        of(2, json!({"phase": "Ready", "observedGeneration": 1})),
+        Verdict::Changing
+    );
     assert_eq!(of(1, json!({"phase": "Progressing"})), Verdict::Changing);
     assert_eq!(of(1, json!({"phase": "Failure"})), Verdict::Unhealthy);
-    assert_eq!(of(1, json!({"phase": "ReconcileFailed"})), Verdict::Unhealthy);
+    assert_eq!(
+        of(1, json!({"phase": "ReconcileFailed"})),
+        Verdict::Unhealthy
+    );
     assert_eq!(of(1, json!(null)), Verdict::Unhealthy);
     let cdi = |status: Value| resource::cdi(&key, Some(&json!({"status": status}))).verdict;
     let available = json!({"type": "Available", "status": "True"});
     let degraded = json!({"type": "Degraded", "status": "True"});
-    assert_eq!(cdi(json!({"phase": "Deployed", "conditions": [available]})), Verdict::Healthy);
+    assert_eq!(
+        cdi(json!({"phase": "Deployed", "conditions": [available]})),
+        Verdict::Healthy
+    );
     assert_eq!(
         cdi(json!({"phase": "Deployed", "conditions": [available, degraded]})),
         Verdict::Unhealthy
@@ -329,14 +349,17 @@ fn one_version_in_all_daemons_ends_an_upgrade() {
     let policy = HealthPolicy::default();
     let of = |daemons: &[Value], ready| {
         let seen = Seen::from_iter(daemons.iter().cloned());
-        one(ready, Look {
-            seen: &seen,
-            desired: &[],
-            target: &target,
-            policy: &policy,
-            devices: 1,
-            now: now(),
-        })
+        one(
+            ready,
+            Look {
+                seen: &seen,
+                desired: &[],
+                target: &target,
+                policy: &policy,
+                devices: 1,
+                now: now(),
+            },
+        )
     };
     let mixed = [
         daemon("a", "v1.20.6", "20.2.4-0"),
@@ -344,8 +367,18 @@ fn one_version_in_all_daemons_ends_an_upgrade() {
     ];
     let judgement = of(&mixed, Ready::RookEverywhere);
     assert_eq!(judgement.verdict, Verdict::Changing);
-    assert!(judgement.message.contains("v1.19.10"), "{}", judgement.message);
+    assert!(
+        judgement.message.contains("v1.19.10"),
+        "{}",
+        judgement.message
+    );
     assert_eq!(of(&mixed, Ready::CephEverywhere).verdict, Verdict::Changing);
-    assert_eq!(of(&mixed[..1], Ready::RookEverywhere).verdict, Verdict::Healthy);
-    assert_eq!(of(&mixed[..1], Ready::CephEverywhere).verdict, Verdict::Healthy);
+    assert_eq!(
+        of(&mixed[..1], Ready::RookEverywhere).verdict,
+        Verdict::Healthy
+    );
+    assert_eq!(
+        of(&mixed[..1], Ready::CephEverywhere).verdict,
+        Verdict::Healthy
+    );
 }

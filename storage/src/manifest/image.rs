@@ -151,7 +151,10 @@ mod tests {
         ]);
         for (image, expected) in [
             ("quay.io/ceph/ceph:v20", "c.example/ceph:v20"),
-            ("quay.io/cephcsi/cephcsi:v3", "r.example:5000/quay/cephcsi/cephcsi:v3"),
+            (
+                "quay.io/cephcsi/cephcsi:v3",
+                "r.example:5000/quay/cephcsi/cephcsi:v3",
+            ),
             ("rook/ceph:v1.20.6", "r.example:5000/hub/rook/ceph:v1.20.6"),
             ("busybox:1", "r.example:5000/hub/library/busybox:1"),
             ("quay.io.example/a:1", "quay.io.example/a:1"),

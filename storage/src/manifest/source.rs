@@ -262,7 +262,10 @@ mod tests {
         let packed_key = format!("{key}.gz");
         assert_eq!(crds().pick(key, &of(key, b"plain")), Ok(b"plain".to_vec()));
         let file = packed(b"packed");
-        assert_eq!(crds().pick(key, &of(&packed_key, &file)), Ok(b"packed".to_vec()));
+        assert_eq!(
+            crds().pick(key, &of(&packed_key, &file)),
+            Ok(b"packed".to_vec())
+        );
         let missing = crds().pick(key, &of("other", b"")).unwrap_err();
         assert_eq!(missing.reason(), "ManifestMissing");
         let broken = crds().pick(key, &of(&packed_key, b"no gzip")).unwrap_err();

@@ -143,7 +143,10 @@ impl View<'_> {
     fn remove(&self, keys: Vec<Key>) -> Option<Step> {
         let there: Vec<Key> = keys.into_iter().filter(|key| self.seen.has(key)).collect();
         let first = there.first()?.to_string();
-        let standing: Vec<Key> = there.into_iter().filter(|key| !self.is_going(key)).collect();
+        let standing: Vec<Key> = there
+            .into_iter()
+            .filter(|key| !self.is_going(key))
+            .collect();
         if standing.is_empty() {
             let message = format!("{first} is being deleted");
             return Some(waiting("Removing", message, Vec::new()));

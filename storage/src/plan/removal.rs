@@ -152,7 +152,10 @@ impl Plan {
                 device.device, device.hostname, view.ceph.message
             ));
         } else {
-            self.wait(format!("{} of {} is given up", device.device, device.hostname));
+            self.wait(format!(
+                "{} of {} is given up",
+                device.device, device.hostname
+            ));
             self.action = Some(Action::WriteDown(device));
         }
     }

@@ -36,7 +36,10 @@ fn after(verdicts: &[Verdict]) -> StorageComponent {
 
 #[test]
 fn a_component_that_comes_up_has_time_and_one_that_was_up_has_none() {
-    assert_eq!(after(&[Verdict::Unhealthy]).state, ComponentState::Progressing);
+    assert_eq!(
+        after(&[Verdict::Unhealthy]).state,
+        ComponentState::Progressing
+    );
     let up = after(&[Verdict::Unhealthy, Verdict::Healthy]);
     assert_eq!(up.state, ComponentState::Ready);
     assert_eq!(up.version.as_deref(), Some("1.20.6"));
@@ -64,13 +67,25 @@ fn what_takes_too_long_has_failed_until_it_is_well() {
     assert_eq!(message, "not done within 5 minutes: why");
     let still = step(operator(), Some(&late), &turn, TARGET, at(limit + 2));
     assert_eq!(still, late);
-    let well = step(operator(), Some(&still), &judged(Verdict::Healthy), TARGET, at(limit + 3));
+    let well = step(
+        operator(),
+        Some(&still),
+        &judged(Verdict::Healthy),
+        TARGET,
+        at(limit + 3),
+    );
     assert_eq!(well.state, ComponentState::Ready);
 }
 
 #[test]
 fn an_upgrade_has_its_own_limit() {
-    let old = step(operator(), None, &judged(Verdict::Healthy), Version::new(1, 19, 10), at(0));
+    let old = step(
+        operator(),
+        None,
+        &judged(Verdict::Healthy),
+        Version::new(1, 19, 10),
+        at(0),
+    );
     let turn = judged(Verdict::Unhealthy);
     let under_way = step(operator(), Some(&old), &turn, TARGET, at(1));
     assert_eq!(under_way.state, ComponentState::Progressing);
@@ -85,7 +100,13 @@ fn an_upgrade_has_its_own_limit() {
 #[test]
 fn the_same_look_writes_nothing_new() {
     let first = after(&[Verdict::Healthy]);
-    let again = step(operator(), Some(&first), &judged(Verdict::Healthy), TARGET, at(99));
+    let again = step(
+        operator(),
+        Some(&first),
+        &judged(Verdict::Healthy),
+        TARGET,
+        at(99),
+    );
     assert_eq!(first, again);
 }
 
@@ -114,8 +135,14 @@ fn the_whole_is_its_worst_component() {
     assert_eq!(state_of(&all(&[Ready, Ready])), StorageState::Ok);
     assert_eq!(state_of(&all(&[Ready, Warning])), StorageState::Warning);
     assert_eq!(state_of(&all(&[Ready, Waiting])), StorageState::Installing);
-    assert_eq!(state_of(&all(&[Progressing, Waiting])), StorageState::Installing);
-    assert_eq!(state_of(&all(&[Progressing, Failed, Ready])), StorageState::Error);
+    assert_eq!(
+        state_of(&all(&[Progressing, Waiting])),
+        StorageState::Installing
+    );
+    assert_eq!(
+        state_of(&all(&[Progressing, Failed, Ready])),
+        StorageState::Error
+    );
     assert_eq!(state_of(&[]), StorageState::Installing);
     let components = all(&[Ready, Failed]);
     let whole = whole(&components, &[], &|_| Some(TARGET), None);
@@ -145,7 +172,12 @@ fn what_cannot_be_done_is_an_error_and_a_deletion_is_one_thing() {
     assert_eq!(with(false).state, StorageState::Error);
     assert_eq!(with(true).state, StorageState::Installing);
     let deleting = problem(true);
-    let whole = whole(&components, &[problem(false)], &|_| Some(TARGET), Some(&deleting));
+    let whole = whole(
+        &components,
+        &[problem(false)],
+        &|_| Some(TARGET),
+        Some(&deleting),
+    );
     assert_eq!(whole.state, StorageState::Deleting);
 }
 
@@ -161,14 +193,24 @@ fn conditions_follow() {
     let well = of(&[Ready; 13]);
     assert_eq!(
         well,
-        [("Available", True), ("Progressing", False), ("Degraded", False), ("Upgradeable", True)]
+        [
+            ("Available", True),
+            ("Progressing", False),
+            ("Degraded", False),
+            ("Upgradeable", True)
+        ]
     );
     // The toolbox is no reason not to be available.
     let mut states = [Ready; 13];
     states[10] = Failed;
     assert_eq!(
         of(&states),
-        [("Available", True), ("Progressing", False), ("Degraded", True), ("Upgradeable", False)]
+        [
+            ("Available", True),
+            ("Progressing", False),
+            ("Degraded", True),
+            ("Upgradeable", False)
+        ]
     );
     states[6] = Failed;
     assert_eq!(of(&states)[0], ("Available", False));

@@ -30,12 +30,18 @@ fn the_newest_is_installed_and_what_runs_stays() {
     let none = HyperCloudStorageSpec::default();
     let fresh = target(&none, Running::default(), None).unwrap();
     assert_eq!(
-        (fresh.rook.to_string().as_str(), fresh.ceph.to_string().as_str()),
+        (
+            fresh.rook.to_string().as_str(),
+            fresh.ceph.to_string().as_str()
+        ),
         NEW
     );
     let kept = target(&none, running(OLD.0, OLD.1), None).unwrap();
     assert_eq!(
-        (kept.rook.to_string().as_str(), kept.ceph.to_string().as_str()),
+        (
+            kept.rook.to_string().as_str(),
+            kept.ceph.to_string().as_str()
+        ),
         OLD
     );
 }
@@ -92,7 +98,10 @@ fn only_the_cdi_that_is_known_is_installed() {
         cdi: Some(CdiInstallation::default()),
         ..HyperCloudStorageSpec::default()
     };
-    assert_eq!(target(&spec, Running::default(), None).unwrap().cdi, table::CDI);
+    assert_eq!(
+        target(&spec, Running::default(), None).unwrap().cdi,
+        table::CDI
+    );
     if let Some(cdi) = &mut spec.cdi {
         cdi.version = Some("1.0.0".into());
     }
@@ -102,7 +111,16 @@ fn only_the_cdi_that_is_known_is_installed() {
 
 #[test]
 fn what_is_no_version_is_refused() {
-    for text in ["", "1", "1.2", "1.2.3.4", "1.2.x", "1.-2.3", "1.2.99999999999", "vv1.2.3"] {
+    for text in [
+        "",
+        "1",
+        "1.2",
+        "1.2.3.4",
+        "1.2.x",
+        "1.-2.3",
+        "1.2.99999999999",
+        "vv1.2.3",
+    ] {
         assert!(text.parse::<Version>().is_err(), "{text}");
     }
     assert_eq!("v1.20.6".parse(), Ok(Version::new(1, 20, 6)));

@@ -37,7 +37,9 @@ fn mirror() -> Option<PathBuf> {
 }
 
 fn spec(text: &str) -> HyperCloudStorageSpec {
-    serde_yaml::from_str::<HyperCloudStorage>(text).unwrap().spec
+    serde_yaml::from_str::<HyperCloudStorage>(text)
+        .unwrap()
+        .spec
 }
 
 fn read(mirror: &Path, wanted: &Wanted) -> Vec<u8> {
@@ -81,7 +83,11 @@ fn storage() -> Storage {
         device_class: class.map(str::to_owned),
     };
     let settlement = Settlement {
-        devices: vec![device("a", Some("ssd")), device("b", None), device("c", Some("hdd"))],
+        devices: vec![
+            device("a", Some("ssd")),
+            device("b", None),
+            device("c", Some("hdd")),
+        ],
         ..Settlement::default()
     };
     settlement.storage(&[])
@@ -99,7 +105,9 @@ fn of(release: &RookRelease) -> Target {
 }
 
 fn named<'a>(objects: &'a [Desired], kind: &str, name: &str) -> Option<&'a Value> {
-    let mut found = objects.iter().filter(|d| d.key.kind == kind && d.key.name == name);
+    let mut found = objects
+        .iter()
+        .filter(|d| d.key.kind == kind && d.key.name == name);
     found.next().map(|desired| &desired.object)
 }
 
@@ -176,7 +184,10 @@ fn what_is_waited_for_is_what_is_installed() {
                     Ready::Phase(kind, name) => (*kind, *name),
                     _ => continue,
                 };
-                assert!(named(&stages[stage.name], kind, name).is_some(), "{kind} {name}");
+                assert!(
+                    named(&stages[stage.name], kind, name).is_some(),
+                    "{kind} {name}"
+                );
             }
         }
     }
@@ -192,8 +203,14 @@ fn settings_are_seeded_and_everything_else_is_kept() {
         .map(|desired| (desired.key.kind.as_str(), desired.key.name.as_str()))
         .collect();
     assert_eq!(seeded, stage::SEEDED);
-    let others = stages.iter().filter(|(stage, _)| **stage != "rook-operator");
-    assert!(others.flat_map(|(_, objects)| objects).all(|d| d.keep == Keep::Current));
+    let others = stages
+        .iter()
+        .filter(|(stage, _)| **stage != "rook-operator");
+    assert!(
+        others
+            .flat_map(|(_, objects)| objects)
+            .all(|d| d.keep == Keep::Current)
+    );
 }
 
 /// Definitions by kind.
@@ -242,19 +259,31 @@ fn the_cluster_is_what_was_asked_for() {
     let render = |text, data| cluster::ceph_cluster(&spec(text), &target, &storage(), data);
     let small = render(SMALLEST, cluster::Data::Kept);
     assert_eq!(small["spec"]["mon"]["count"], 3);
-    assert_eq!(small["spec"]["cephVersion"]["image"], "quay.io/ceph/ceph:v20.2.4");
+    assert_eq!(
+        small["spec"]["cephVersion"]["image"],
+        "quay.io/ceph/ceph:v20.2.4"
+    );
     assert_eq!(small["spec"]["storage"]["useAllDevices"], false);
     assert_eq!(small["spec"]["storage"]["nodes"][0]["name"], "a");
     assert!(small["spec"].get("network").is_none());
     let large = render(EVERYTHING, cluster::Data::Kept);
     assert_eq!(large["spec"]["network"]["provider"], "host");
-    assert_eq!(large["spec"]["network"]["addressRanges"]["cluster"][0], "10.2.0.0/16");
+    assert_eq!(
+        large["spec"]["network"]["addressRanges"]["cluster"][0],
+        "10.2.0.0/16"
+    );
     assert_eq!(large["spec"]["resources"]["osd"]["limits"]["memory"], "4Gi");
-    assert_eq!(large["spec"]["cleanupPolicy"]["sanitizeDisks"]["method"], "complete");
+    assert_eq!(
+        large["spec"]["cleanupPolicy"]["sanitizeDisks"]["method"],
+        "complete"
+    );
     // The confirmation in the specification is not Rook's before the deletion.
     assert!(large["spec"]["cleanupPolicy"].get("confirmation").is_none());
     let destroyed = render(EVERYTHING, cluster::Data::Destroyed);
-    assert_eq!(destroyed["spec"]["cleanupPolicy"]["confirmation"], "yes-really-destroy-data");
+    assert_eq!(
+        destroyed["spec"]["cleanupPolicy"]["confirmation"],
+        "yes-really-destroy-data"
+    );
 }
 
 #[test]
@@ -321,6 +350,13 @@ fn an_upgrade_is_seen_in_what_was_applied() {
         .collect();
     assert_eq!(
         changed,
-        ["rook-definitions", "rook-common", "csi-operator", "rook-operator", "ceph-cluster", "toolbox"]
+        [
+            "rook-definitions",
+            "rook-common",
+            "csi-operator",
+            "rook-operator",
+            "ceph-cluster",
+            "toolbox"
+        ]
     );
 }

@@ -5,7 +5,12 @@ use serde_json::Value;
 
 /// What of an object its definition does not take.
 pub fn breaches(definition: &Value, object: &Value) -> Vec<String> {
-    let version = object["apiVersion"].as_str().unwrap().rsplit('/').next().unwrap();
+    let version = object["apiVersion"]
+        .as_str()
+        .unwrap()
+        .rsplit('/')
+        .next()
+        .unwrap();
     let versions = definition["spec"]["versions"].as_array().unwrap();
     let schema = versions
         .iter()

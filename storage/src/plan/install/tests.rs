@@ -78,7 +78,10 @@ fn stages_are_installed_one_after_another() {
     let steps = course(&spec(), &new(), &some, gate(&sick()));
     assert_eq!(applied(&steps).last(), Some(&"rook-operator"));
     assert_eq!(applied(&steps).len(), 6);
-    let after = steps.iter().find(|s| s.stage.name == "ceph-cluster").unwrap();
+    let after = steps
+        .iter()
+        .find(|s| s.stage.name == "ceph-cluster")
+        .unwrap();
     assert_eq!(after.what, Move::Wait("rook-operator comes first".into()));
 }
 
@@ -111,12 +114,15 @@ fn an_upgrade_goes_from_top_to_bottom_and_only_of_a_healthy_ceph() {
     let ceph = healthy();
     let mut upgraded = Vec::new();
     for _ in 0..20 {
-        let first = stage::wanted(&spec()).find(|stage| {
-            running(stage, &components) != Some(stage.version(&new()))
-        });
+        let first = stage::wanted(&spec())
+            .find(|stage| running(stage, &components) != Some(stage.version(&new())));
         let Some(first) = first else { break };
         let held = course(&spec(), &new(), &components, gate(&sick()));
-        assert!(!applied(&held).contains(&first.name), "{} was begun", first.name);
+        assert!(
+            !applied(&held).contains(&first.name),
+            "{} was begun",
+            first.name
+        );
         let steps = course(&spec(), &new(), &components, gate(&ceph));
         assert!(applied(&steps).contains(&first.name));
         for step in &steps {
@@ -125,7 +131,10 @@ fn an_upgrade_goes_from_top_to_bottom_and_only_of_a_healthy_ceph() {
             assert_eq!(begun, is_new || step.stage == first, "{}", step.stage.name);
         }
         upgraded.push(first.name);
-        let slot = components.iter_mut().find(|c| c.name == first.name).unwrap();
+        let slot = components
+            .iter_mut()
+            .find(|c| c.name == first.name)
+            .unwrap();
         *slot = component(first, &new());
     }
     assert_eq!(
@@ -148,7 +157,10 @@ fn an_upgrade_goes_from_top_to_bottom_and_only_of_a_healthy_ceph() {
 fn the_reason_of_a_held_upgrade_is_ceph() {
     let components = ready_before("", &old());
     let steps = course(&spec(), &new(), &components, gate(&sick()));
-    let held = steps.iter().find(|s| s.stage.name == "rook-definitions").unwrap();
+    let held = steps
+        .iter()
+        .find(|s| s.stage.name == "rook-definitions")
+        .unwrap();
     assert_eq!(
         held.what,
         Move::Leave("the upgrade waits until Ceph is healthy: Ceph warns".into())

@@ -52,7 +52,9 @@ impl World {
         Self {
             storage: storage(policy, replicas),
             wanted: all[..3].to_vec(),
-            osds: (0..4).map(|n| osd(n, &all[n as usize].hostname, &all[n as usize].by_id)).collect(),
+            osds: (0..4)
+                .map(|n| osd(n, &all[n as usize].hostname, &all[n as usize].by_id))
+                .collect(),
             cluster: all,
             removing: Vec::new(),
             sick: false,
@@ -99,7 +101,11 @@ impl World {
             Action::MarkOut(id) => self.osd(id).is_in = false,
             Action::MarkIn(id) => self.osd(id).is_in = true,
             Action::Stop(id) => {
-                assert_eq!(self.osd(id).safe_to_destroy, Some(true), "stopped with data");
+                assert_eq!(
+                    self.osd(id).safe_to_destroy,
+                    Some(true),
+                    "stopped with data"
+                );
                 self.osd(id).runs = false;
             }
             Action::Purge(id) => {
