@@ -26,6 +26,9 @@ pub enum Verdict {
     Warned,
     /// It takes up what it was told last.
     Changing,
+    /// Parts of it are missing, as it is while a change is taken up, and is
+    /// not otherwise.
+    Lacking,
     /// It is not well, and may become so by itself.
     Unhealthy,
     /// It will not become well by itself.
@@ -79,6 +82,11 @@ pub(crate) fn warned(reason: &'static str, message: impl Into<String>) -> Judgem
 /// That it takes up a change.
 pub(crate) fn changing(reason: &'static str, message: impl Into<String>) -> Judgement {
     judged(Verdict::Changing, reason, message)
+}
+
+/// That parts of it are missing.
+pub(crate) fn lacking(reason: &'static str, message: impl Into<String>) -> Judgement {
+    judged(Verdict::Lacking, reason, message)
 }
 
 /// That it is not well.
@@ -212,7 +220,7 @@ fn daemons(seen: &Seen) -> impl Iterator<Item = &Value> {
 }
 
 /// How many OSDs have a pod that is available.
-fn serving_osds(seen: &Seen) -> usize {
+pub(crate) fn serving_osds(seen: &Seen) -> usize {
     daemons(seen)
         .filter(|object| object["metadata"]["labels"]["app"] == "rook-ceph-osd")
         .filter(|object| object["status"]["availableReplicas"].as_i64() >= Some(1))

@@ -9,10 +9,13 @@
 //! - [`device`] finds out which device a name means, once.
 //! - [`health`] judges what is seen, [`state`] remembers and sums up.
 //! - [`plan`] says what is applied, purged and deleted next.
+//! - [`decide`] is all of it in one function, from a look to what is done and
+//!   said.
 //!
 //! Invariant: nothing here reaches a client, a runtime, a clock or a file.
 //! What is seen comes in as values, and so does the time.
 
+pub mod decide;
 pub mod device;
 pub mod health;
 pub mod manifest;

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 /// Annotation with the digest of what was applied last.
 pub const ANNOTATION_APPLIED: &str = "hypercloud.tmaxanc.com/applied";
+/// Label with the name of the stage that installed an object.
+pub const LABEL_STAGE: &str = "hypercloud.tmaxanc.com/storage-stage";
 
 /// What tells an object from all others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,6 +112,22 @@ impl Seen {
         self.0.remove(key);
     }
 
+    /// Keys of what a stage installed.
+    pub fn of_stage<'a>(&'a self, stage: &'a str) -> impl Iterator<Item = &'a Key> {
+        let of = move |object| stage_of(object) == Some(stage);
+        self.0
+            .iter()
+            .filter(move |(_, object)| of(object))
+            .map(|(key, _)| key)
+    }
+
+    /// Whether an object is there and being deleted.
+    #[must_use]
+    pub fn is_going(&self, key: &Key) -> bool {
+        let object = self.get(key);
+        object.is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null())
+    }
+
     /// Every key.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.0.keys()
@@ -147,14 +165,16 @@ pub struct Desired {
 }
 
 impl Desired {
-    /// `object`, labelled as made by this system and with its digest; none of
-    /// what is no object.
+    /// `object`, labelled as made by this system in a stage, and with its
+    /// digest; none of what is no object.
     #[must_use]
-    pub fn new(mut object: Value, keep: Keep) -> Option<Self> {
+    pub fn new(mut object: Value, keep: Keep, stage: &str) -> Option<Self> {
         use hypercloud_api::names::{LABEL_MANAGED_BY, MANAGED_BY};
         let key = Key::of(&object)?;
         let metadata = object["metadata"].as_object_mut()?;
-        entry(metadata, "labels").insert(LABEL_MANAGED_BY.to_owned(), json!(MANAGED_BY));
+        let labels = entry(metadata, "labels");
+        labels.insert(LABEL_MANAGED_BY.to_owned(), json!(MANAGED_BY));
+        labels.insert(LABEL_STAGE.to_owned(), json!(stage));
         let digest = digest(&object);
         let metadata = object["metadata"].as_object_mut()?;
         entry(metadata, "annotations").insert(ANNOTATION_APPLIED.to_owned(), json!(digest));
@@ -171,6 +191,12 @@ impl Desired {
     }
 }
 
+/// The stage that installed an object, of what this system installed.
+#[must_use]
+pub fn stage_of(object: &Value) -> Option<&str> {
+    object["metadata"]["labels"][LABEL_STAGE].as_str()
+}
+
 /// The digest of what was applied last.
 #[must_use]
 pub fn applied(object: &Value) -> Option<&str> {
@@ -178,17 +204,12 @@ pub fn applied(object: &Value) -> Option<&str> {
 }
 
 /// The map under `name`, made where there is none.
-fn entry<'a>(
-    map: &'a mut serde_json::Map<String, Value>,
-    name: &str,
-) -> &'a mut serde_json::Map<String, Value> {
-    let value = map.entry(name).or_insert_with(|| json!({}));
-    if !value.is_object() {
-        *value = json!({});
+fn entry<'a>(map: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
+    if !map.get(name).is_some_and(Value::is_object) {
+        map.insert(name.to_owned(), json!({}));
     }
-    match value {
-        Value::Object(inner) => inner,
-        // Made an object just now.
+    match map.get_mut(name) {
+        Some(Value::Object(inner)) => inner,
         _ => unreachable!("an object was put there"),
     }
 }
@@ -210,8 +231,8 @@ mod tests {
 
     #[test]
     fn what_was_applied_is_told_from_what_is_to_be() {
-        let desired = Desired::new(map("new"), Keep::Current).unwrap();
-        let older = Desired::new(map("old"), Keep::Current).unwrap();
+        let desired = Desired::new(map("new"), Keep::Current, "s").unwrap();
+        let older = Desired::new(map("old"), Keep::Current, "s").unwrap();
         assert_eq!(desired.key.to_string(), "ConfigMap n/m");
         assert!(!desired.is_applied(&Seen::default()));
         assert!(!desired.is_applied(&Seen::from_iter([older.object.clone()])));
@@ -224,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_seeded_is_left_to_its_administrator() {
-        let desired = Desired::new(map("new"), Keep::Seeded).unwrap();
+        let desired = Desired::new(map("new"), Keep::Seeded, "s").unwrap();
         assert!(!desired.is_applied(&Seen::default()));
         assert!(desired.is_applied(&Seen::from_iter([map("theirs")])));
     }

@@ -60,7 +60,7 @@ pub fn objects(stage: &Stage, of: Ingredients<'_>) -> Result<Vec<Desired>, Manif
             let keep = Value::as_str(&object["kind"])
                 .zip(object["metadata"]["name"].as_str())
                 .map_or(Keep::Current, |(kind, name)| stage::keep(kind, name));
-            objects.extend(Desired::new(object, keep));
+            objects.extend(Desired::new(object, keep, stage.name));
         }
     }
     Ok(objects)

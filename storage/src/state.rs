@@ -15,6 +15,15 @@ use crate::health::{Judgement, Verdict};
 use crate::stage::Stage;
 use crate::version::Version;
 
+/// What a component is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aim {
+    /// The version that it is to have.
+    pub version: Version,
+    /// Whether it, or what it rests on, is being upgraded.
+    pub upgrading: bool,
+}
+
 /// What a component becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
@@ -29,16 +38,16 @@ pub enum Turn {
 ///
 /// A component that was never ready with this version may take until its
 /// limit; one that was fails at once, and comes back by itself. What takes up
-/// a change has until the limit too.
+/// a change has until the limit too, and parts of it may be missing meanwhile.
 #[must_use]
 pub fn step(
     stage: &Stage,
     before: Option<&StorageComponent>,
     turn: &Turn,
-    target: Version,
+    aim: Aim,
     now: Timestamp,
 ) -> StorageComponent {
-    let target = target.to_string();
+    let target = aim.version.to_string();
     let version = before.and_then(|component| component.version.clone());
     let judgement = match turn {
         Turn::Judged(judgement) => judgement,
@@ -49,21 +58,25 @@ pub fn step(
     };
     let reached = version.as_deref() == Some(target.as_str());
     let limit = match version {
-        Some(_) if !reached => stage.upgrade_limit,
+        Some(_) if !reached || aim.upgrading => stage.upgrade_limit,
         _ => stage.limit,
     };
+    let was_well = before.is_some_and(|component| component.state.is_healthy());
     let state = match judgement.verdict {
         Verdict::Healthy => ComponentState::Ready,
         Verdict::Warned => ComponentState::Warning,
         Verdict::Hopeless => ComponentState::Failed,
         Verdict::Unhealthy if reached => ComponentState::Failed,
-        Verdict::Unhealthy | Verdict::Changing => match before {
+        Verdict::Lacking if reached && was_well && !aim.upgrading => ComponentState::Failed,
+        Verdict::Unhealthy | Verdict::Lacking | Verdict::Changing => match before {
             Some(component) if component.state == ComponentState::Failed => ComponentState::Failed,
             Some(component) if is_late(component, limit, now) => ComponentState::Failed,
             _ => ComponentState::Progressing,
         },
     };
-    let message = match late(before, state, &judgement.verdict, limit) {
+    let timed_out = before.is_some_and(|component| is_late(component, limit, now))
+        && judgement.verdict != Verdict::Hopeless;
+    let message = match late(before, state, timed_out, limit) {
         Some(prefix) => format!("{prefix}: {}", judgement.message),
         None => judgement.message.clone(),
     };
@@ -95,13 +108,13 @@ fn is_late(component: &StorageComponent, limit: std::time::Duration, now: Timest
 fn late(
     before: Option<&StorageComponent>,
     state: ComponentState,
-    verdict: &Verdict,
+    timed_out: bool,
     limit: std::time::Duration,
 ) -> Option<String> {
     let before = before.filter(|_| state == ComponentState::Failed)?;
     let prefix = format!("not done within {} minutes", limit.as_secs() / 60);
     let is_late = match before.state {
-        ComponentState::Progressing => *verdict != Verdict::Hopeless,
+        ComponentState::Progressing => timed_out,
         ComponentState::Failed => before
             .message
             .as_ref()

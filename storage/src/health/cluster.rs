@@ -9,7 +9,7 @@ use hypercloud_api::{HealthPolicy, WarningsPolicy};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Judgement, changing, hopeless, is_observed, unhealthy, warned};
+use super::{Judgement, changing, hopeless, is_observed, lacking, unhealthy, warned};
 use crate::object::Seen;
 use crate::{CEPH_CLUSTER, ROOK_CONFIRMATION, ROOK_NAMESPACE};
 
@@ -155,7 +155,7 @@ fn said(object: &Value, view: &View<'_>) -> Judgement {
             let message = format!("Ceph warns: {}", listed(&matters));
             match view.policy.warnings.unwrap_or_default() {
                 WarningsPolicy::Tolerate => warned("CephWarns", message),
-                WarningsPolicy::Refuse => unhealthy("CephWarns", message),
+                WarningsPolicy::Refuse => lacking("CephWarns", message),
             }
         }
         "HEALTH_ERR" => match checks.iter().find(|(name, _)| name == "error") {
@@ -209,7 +209,7 @@ fn devices(view: &View<'_>) -> Judgement {
             "{} of {} devices serve: the logs of the pods rook-ceph-osd-prepare-* and rook-ceph-osd-* in {ROOK_NAMESPACE} say what became of the others",
             view.serving, view.devices
         );
-        return unhealthy("OsdsMissing", message);
+        return lacking("OsdsMissing", message);
     }
     Judgement::healthy()
 }

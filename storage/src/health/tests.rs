@@ -203,7 +203,7 @@ fn warnings_are_what_the_policy_makes_of_them() {
             "OSD_DOWN": {"severity": "HEALTH_WARN", "message": "1 osds down"}});
     });
     let mut policy = HealthPolicy::default();
-    assert_eq!(look_at(Some(&object), &policy).verdict, Verdict::Unhealthy);
+    assert_eq!(look_at(Some(&object), &policy).verdict, Verdict::Lacking);
     policy.warnings = Some(WarningsPolicy::Tolerate);
     let judgement = look_at(Some(&object), &policy);
     assert_eq!(judgement.verdict, Verdict::Warned);
@@ -248,7 +248,7 @@ fn deployments_are_judged_by_what_runs() {
         {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}]});
     assert_eq!(
         of_deployment(down),
-        (Verdict::Unhealthy, "WorkloadUnavailable")
+        (Verdict::Lacking, "WorkloadUnavailable")
     );
     let coming = json!({"observedGeneration": 2, "updatedReplicas": 1, "conditions": [
         {"type": "Available", "status": "False"},
@@ -281,7 +281,7 @@ fn daemon_sets_are_judged_by_their_nodes() {
     };
     assert_eq!(of(3, 3, 3), Verdict::Healthy);
     assert_eq!(of(3, 2, 3), Verdict::Changing);
-    assert_eq!(of(3, 3, 2), Verdict::Unhealthy);
+    assert_eq!(of(3, 3, 2), Verdict::Lacking);
     assert_eq!(of(0, 0, 0), Verdict::Unhealthy);
     assert_eq!(workload::daemon_set(&key, None).verdict, Verdict::Unhealthy);
 }

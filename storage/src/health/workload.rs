@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Judgement, changing, is_observed, unhealthy};
+use super::{Judgement, changing, is_observed, lacking, unhealthy};
 use crate::object::Key;
 
 /// What a Deployment has to have.
@@ -63,7 +63,10 @@ pub fn deployment(key: &Key, object: Option<&Value>, least: Least) -> Judgement 
             "{key} has {} of {wanted} pods that are ready: their events and logs say why",
             count(object, "readyReplicas")
         );
-        return unhealthy("WorkloadUnavailable", message);
+        return match stuck {
+            true => unhealthy("WorkloadStuck", message),
+            false => lacking("WorkloadUnavailable", message),
+        };
     }
     if updated < wanted || !serves {
         let message = format!("{key} has {updated} of {wanted} pods of its last change");
@@ -94,7 +97,7 @@ pub fn daemon_set(key: &Key, object: Option<&Value>) -> Judgement {
     let available = count(object, "numberAvailable");
     if available < wanted {
         let message = format!("{key} is available on {available} of {wanted} nodes");
-        return unhealthy("WorkloadUnavailable", message);
+        return lacking("WorkloadUnavailable", message);
     }
     Judgement::healthy()
 }

@@ -20,6 +20,7 @@ use hypercloud_api::DefinitionsPolicy;
 
 use crate::health::cluster_key;
 use crate::object::{Key, Seen};
+use crate::stage::STAGES;
 use crate::{ROOK_CONFIRMATION, ROOK_NAMESPACE};
 
 /// What is done next.
@@ -73,8 +74,6 @@ pub struct View<'a> {
     pub users: &'a Users,
     /// What is in the cluster.
     pub seen: &'a Seen,
-    /// What was installed, by the stage's name, in the order of application.
-    pub installed: &'a [(&'static str, Vec<Key>)],
     /// Nodes that Ceph's daemons run on.
     pub hosts: &'a [String],
     /// Nodes that were written down.
@@ -106,11 +105,11 @@ fn within(layer: Layer, view: &View<'_>) -> Option<Step> {
     match layer {
         Layer::Users => blocked(view),
         Layer::Stage(name) => {
-            let keys = view.of_stage(name).filter(|key| !is_definition(key));
+            let keys = view.seen.of_stage(name).filter(|key| !is_definition(key));
             view.remove(keys.cloned().collect())
         }
         Layer::Kinds(name, kinds) => {
-            let keys = view.of_stage(name);
+            let keys = view.seen.of_stage(name);
             let keys = keys.filter(|key| kinds.contains(&key.kind.as_str()));
             view.remove(keys.cloned().collect())
         }
@@ -131,33 +130,19 @@ fn within(layer: Layer, view: &View<'_>) -> Option<Step> {
 }
 
 impl View<'_> {
-    /// What a stage installed, the last first.
-    fn of_stage<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Key> {
-        self.installed
-            .iter()
-            .filter(move |(stage, _)| *stage == name)
-            .flat_map(|(_, keys)| keys.iter().rev())
-    }
-
     /// Removes what of these is there, and waits until it is gone.
     fn remove(&self, keys: Vec<Key>) -> Option<Step> {
         let there: Vec<Key> = keys.into_iter().filter(|key| self.seen.has(key)).collect();
         let first = there.first()?.to_string();
         let standing: Vec<Key> = there
             .into_iter()
-            .filter(|key| !self.is_going(key))
+            .filter(|key| !self.seen.is_going(key))
             .collect();
         if standing.is_empty() {
             let message = format!("{first} is being deleted");
             return Some(waiting("Removing", message, Vec::new()));
         }
         Some(Step::Delete(standing))
-    }
-
-    /// Whether an object is being deleted already.
-    fn is_going(&self, key: &Key) -> bool {
-        let object = self.seen.get(key);
-        object.is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null())
     }
 }
 
@@ -205,7 +190,7 @@ fn blocked(view: &View<'_>) -> Option<Step> {
 fn ceph(view: &View<'_>) -> Option<Step> {
     let key = cluster_key();
     let cluster = view.seen.get(&key)?;
-    if view.is_going(&key) {
+    if view.seen.is_going(&key) {
         let message = format!("{key} is being deleted");
         return Some(waiting("Removing", message, Vec::new()));
     }
@@ -256,11 +241,10 @@ fn definitions(view: &View<'_>) -> Option<Step> {
     if view.definitions == DefinitionsPolicy::Keep {
         return None;
     }
-    let keys = view
-        .installed
+    let keys = STAGES
         .iter()
         .rev()
-        .flat_map(|(_, keys)| keys.iter().rev())
+        .flat_map(|stage| view.seen.of_stage(stage.name))
         .filter(|key| is_definition(key))
         .filter(|key| !view.definitions_in_use.contains(&key.name));
     view.remove(keys.cloned().collect())

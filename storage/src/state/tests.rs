@@ -7,6 +7,13 @@ use crate::stage::{STAGES, named};
 
 const TARGET: Version = Version::new(1, 20, 6);
 
+fn aim() -> Aim {
+    Aim {
+        version: TARGET,
+        upgrading: false,
+    }
+}
+
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
@@ -29,7 +36,7 @@ fn after(verdicts: &[Verdict]) -> StorageComponent {
     for (second, verdict) in verdicts.iter().enumerate() {
         let turn = judged(*verdict);
         let now = at(i64::try_from(second).unwrap());
-        component = Some(step(operator(), component.as_ref(), &turn, TARGET, now));
+        component = Some(step(operator(), component.as_ref(), &turn, aim(), now));
     }
     component.unwrap()
 }
@@ -57,24 +64,42 @@ fn a_component_that_comes_up_has_time_and_one_that_was_up_has_none() {
 fn what_takes_too_long_has_failed_until_it_is_well() {
     let limit = i64::try_from(operator().limit.as_secs()).unwrap();
     let turn = judged(Verdict::Changing);
-    let first = step(operator(), None, &turn, TARGET, at(0));
-    let in_time = step(operator(), Some(&first), &turn, TARGET, at(limit));
+    let first = step(operator(), None, &turn, aim(), at(0));
+    let in_time = step(operator(), Some(&first), &turn, aim(), at(limit));
     assert_eq!(in_time.state, ComponentState::Progressing);
     assert_eq!(in_time.since, first.since);
-    let late = step(operator(), Some(&in_time), &turn, TARGET, at(limit + 1));
+    let late = step(operator(), Some(&in_time), &turn, aim(), at(limit + 1));
     assert_eq!(late.state, ComponentState::Failed);
     let message = late.message.clone().unwrap();
     assert_eq!(message, "not done within 5 minutes: why");
-    let still = step(operator(), Some(&late), &turn, TARGET, at(limit + 2));
+    let still = step(operator(), Some(&late), &turn, aim(), at(limit + 2));
     assert_eq!(still, late);
     let well = step(
         operator(),
         Some(&still),
         &judged(Verdict::Healthy),
-        TARGET,
+        aim(),
         at(limit + 3),
     );
     assert_eq!(well.state, ComponentState::Ready);
+}
+
+#[test]
+fn parts_may_be_missing_while_a_change_is_taken_up() {
+    use Verdict::{Changing, Healthy, Lacking, Unhealthy};
+    assert_eq!(after(&[Healthy, Lacking]).state, ComponentState::Failed);
+    let taking_up = after(&[Healthy, Changing, Lacking]);
+    assert_eq!(taking_up.state, ComponentState::Progressing);
+    let broken = after(&[Healthy, Changing, Unhealthy]);
+    assert_eq!(broken.state, ComponentState::Failed);
+    let well = after(&[Healthy]);
+    let upgrading = Aim {
+        upgrading: true,
+        ..aim()
+    };
+    let turn = judged(Lacking);
+    let next = step(operator(), Some(&well), &turn, upgrading, at(9));
+    assert_eq!(next.state, ComponentState::Progressing);
 }
 
 #[test]
@@ -83,17 +108,20 @@ fn an_upgrade_has_its_own_limit() {
         operator(),
         None,
         &judged(Verdict::Healthy),
-        Version::new(1, 19, 10),
+        Aim {
+            version: Version::new(1, 19, 10),
+            upgrading: false,
+        },
         at(0),
     );
     let turn = judged(Verdict::Unhealthy);
-    let under_way = step(operator(), Some(&old), &turn, TARGET, at(1));
+    let under_way = step(operator(), Some(&old), &turn, aim(), at(1));
     assert_eq!(under_way.state, ComponentState::Progressing);
     assert_eq!(under_way.version.as_deref(), Some("1.19.10"));
     let limit = i64::try_from(operator().upgrade_limit.as_secs()).unwrap();
-    let in_time = step(operator(), Some(&under_way), &turn, TARGET, at(limit));
+    let in_time = step(operator(), Some(&under_way), &turn, aim(), at(limit));
     assert_eq!(in_time.state, ComponentState::Progressing);
-    let late = step(operator(), Some(&in_time), &turn, TARGET, at(limit + 2));
+    let late = step(operator(), Some(&in_time), &turn, aim(), at(limit + 2));
     assert_eq!(late.state, ComponentState::Failed);
 }
 
@@ -104,7 +132,7 @@ fn the_same_look_writes_nothing_new() {
         operator(),
         Some(&first),
         &judged(Verdict::Healthy),
-        TARGET,
+        aim(),
         at(99),
     );
     assert_eq!(first, again);
@@ -222,6 +250,7 @@ fn verdicts() -> impl Strategy<Value = Verdict> {
         Verdict::Healthy,
         Verdict::Warned,
         Verdict::Changing,
+        Verdict::Lacking,
         Verdict::Unhealthy,
         Verdict::Hopeless,
     ])
@@ -237,7 +266,7 @@ proptest! {
         let mut now = 0;
         for (verdict, wait) in history {
             now += wait;
-            let next = step(operator(), component.as_ref(), &judged(verdict), TARGET, at(now));
+            let next = step(operator(), component.as_ref(), &judged(verdict), aim(), at(now));
             let healthy = verdict <= Verdict::Warned;
             prop_assert_eq!(next.state.is_healthy(), healthy);
             // The version is never forgotten.

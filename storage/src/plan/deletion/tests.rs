@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::object::{Desired, Keep};
 
 fn object(key: &Key) -> Value {
     let mut object = json!({"apiVersion": key.api_version, "kind": key.kind,
@@ -80,7 +81,6 @@ fn installed() -> Vec<(&'static str, Vec<Key>)> {
 /// A cluster from which the storage is removed.
 struct World {
     seen: Seen,
-    installed: Vec<(&'static str, Vec<Key>)>,
     users: Users,
     hosts: Vec<String>,
     recorded: Vec<String>,
@@ -94,14 +94,17 @@ struct World {
 
 impl World {
     fn new(confirmed: bool) -> Self {
-        let installed = installed();
-        let keys = installed.iter().flat_map(|(_, keys)| keys);
-        let mut seen: Seen = keys.map(object).collect();
+        let mut seen = Seen::default();
+        for (stage, keys) in installed() {
+            for key in keys {
+                let desired = Desired::new(object(&key), Keep::Current, stage);
+                seen.insert(desired.unwrap().object);
+            }
+        }
         // What Rook made beside.
         seen.insert(object(&in_rook("csi.ceph.io/v1", "ClientProfile", "made")));
         Self {
             seen,
-            installed,
             users: Users::default(),
             hosts: vec!["a".into(), "b".into()],
             recorded: Vec::new(),
@@ -120,7 +123,6 @@ impl World {
             definitions: self.definitions,
             users: &self.users,
             seen: &self.seen,
-            installed: &self.installed,
             hosts: &self.hosts,
             recorded: &self.recorded,
             jobs: &self.jobs,

@@ -1,0 +1,312 @@
+//! The whole course of a storage, in a cluster that lives by itself, with a
+//! coordinator that dies before any of its effects.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod rook;
+mod world;
+
+use hypercloud_api::{ComponentState, StorageState};
+use hypercloud_storage::health::cluster_key;
+use proptest::prelude::*;
+use world::{Trouble, World, spec};
+
+const NEW: &str = "1.20.6";
+const OLD: &str = "1.19.10";
+const ALL: usize = usize::MAX;
+
+/// Looks and lives until the storage is in a state, or for too long.
+fn until(world: &mut World, state: StorageState) {
+    for _ in 0..200 {
+        world.coordinate(ALL);
+        world.live();
+        world.pass(5);
+        if world.state() == state {
+            return;
+        }
+    }
+    panic!("not {state:?}: {}", world.message());
+}
+
+fn installed(rook: &str) -> World {
+    let mut world = World::new(rook);
+    until(&mut world, StorageState::Ok);
+    world
+}
+
+#[test]
+fn an_installation_ends_well_in_order() {
+    let world = installed(NEW);
+    assert_eq!(
+        world.log,
+        [
+            "snapshot-definitions",
+            "snapshot-controller",
+            "rook-definitions",
+            "rook-common",
+            "csi-operator",
+            "rook-operator",
+            "ceph-cluster",
+            "block-storage",
+            "object-store",
+            "toolbox"
+        ]
+    );
+    let status = world.resource.status.clone().unwrap();
+    assert_eq!(status.ready.as_deref(), Some("11/11"));
+    assert_eq!(status.versions.unwrap().rook.as_deref(), Some(NEW));
+    assert_eq!(world.devices().len(), 3);
+    // The same look again says the same.
+    let again = world.look();
+    assert_eq!(
+        Some(&again.status.components),
+        world.resource.status.as_ref().map(|s| &s.components)
+    );
+    assert!(again.notices.is_empty() && again.remove.is_empty());
+}
+
+#[test]
+fn devices_are_written_down_before_ceph_has_them() {
+    let mut world = World::new(NEW);
+    for _ in 0..200 {
+        world.coordinate(ALL);
+        let status = world.resource.status.clone().unwrap();
+        for (host, by_id) in world.devices() {
+            let written =
+                |d: &hypercloud_api::SettledDevice| d.hostname == host && d.by_id == by_id;
+            assert!(status.devices.iter().any(written));
+        }
+        world.live();
+        world.pass(5);
+    }
+    assert_eq!(world.state(), StorageState::Ok);
+}
+
+#[test]
+fn names_that_change_places_change_nothing() {
+    let mut world = installed(NEW);
+    let before = world.devices();
+    for host in ["a", "b", "c"] {
+        world.reboot(host);
+    }
+    until(&mut world, StorageState::Ok);
+    assert_eq!(world.devices(), before);
+}
+
+#[test]
+fn an_upgrade_goes_in_order() {
+    let mut world = installed(OLD);
+    world.log.clear();
+    world.change(|s| s.versions = spec(NEW, &[]).versions);
+    until(&mut world, StorageState::Upgrading);
+    until(&mut world, StorageState::Ok);
+    let images: Vec<&str> = world
+        .log
+        .iter()
+        .filter(|line| line.contains(':'))
+        .map(|line| line.split_once(' ').unwrap().1)
+        .collect();
+    assert_eq!(
+        images,
+        [
+            "quay.io/cephcsi/ceph-csi-operator:v1.20.6",
+            "docker.io/rook/ceph:v1.20.6",
+            "quay.io/ceph/ceph:v20.2.4",
+            "quay.io/ceph/ceph:v20.2.4"
+        ]
+    );
+    let versions = world.resource.status.clone().unwrap().versions.unwrap();
+    assert_eq!(versions.ceph.as_deref(), Some("20.2.4"));
+}
+
+#[test]
+fn no_upgrade_of_a_sick_ceph_begins_and_none_goes_back() {
+    let mut world = installed(OLD);
+    world.trouble = Trouble::HealthErr;
+    world.live();
+    world.log.clear();
+    world.change(|s| s.versions = spec(NEW, &[]).versions);
+    for _ in 0..20 {
+        world.coordinate(ALL);
+        world.live();
+        world.pass(5);
+    }
+    assert_eq!(world.state(), StorageState::Error);
+    assert!(world.log.is_empty(), "{:?}", world.log);
+    world.trouble = Trouble::None;
+    until(&mut world, StorageState::Ok);
+    world.log.clear();
+    world.change(|s| s.versions = spec(OLD, &[]).versions);
+    until(&mut world, StorageState::Error);
+    assert!(
+        world.message().contains("going back destroys data"),
+        "{}",
+        world.message()
+    );
+    assert!(world.log.is_empty(), "{:?}", world.log);
+    world.change(|s| s.versions = None);
+    until(&mut world, StorageState::Ok);
+}
+
+#[test]
+fn a_node_joins_and_none_leaves_unasked() {
+    let mut world = installed(NEW);
+    world.change(|s| s.storage = spec(NEW, &["a", "b", "c", "d"]).storage);
+    world.coordinate(ALL);
+    let told = world.look();
+    assert_eq!(told.notices[0].reason, "NodeAdded");
+    until(&mut world, StorageState::Ok);
+    assert_eq!(world.devices().len(), 4);
+    world.change(|s| s.storage = spec(NEW, &["a", "b", "c"]).storage);
+    until(&mut world, StorageState::Error);
+    assert!(
+        world.message().contains("cannot just go"),
+        "{}",
+        world.message()
+    );
+    assert_eq!(world.devices().len(), 4);
+}
+
+#[test]
+fn what_is_let_go_is_taken_up_again() {
+    let mut world = installed(OLD);
+    let (objects, devices) = (world.seen.clone(), world.devices());
+    world.delete(false);
+    for _ in 0..5 {
+        world.coordinate(ALL);
+        world.live();
+    }
+    assert!(world.gone);
+    let keys = |seen: &hypercloud_storage::object::Seen| seen.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&world.seen), keys(&objects));
+
+    // Another one, which names no version, and disks that changed places.
+    let mut fresh = World::new(OLD);
+    fresh.resource.spec.versions = None;
+    fresh.seen = world.seen;
+    fresh.now = world.now;
+    fresh.reboot("a");
+    for name in ["/dev/disk/by-id/wwn-a0", "/dev/sda"] {
+        let mut fresh_spec = fresh.resource.spec.clone();
+        fresh_spec.storage.nodes[0].devices = vec![name.into()];
+        fresh.resource.spec = fresh_spec;
+        fresh.log.clear();
+        if name == "/dev/sda" {
+            // That is the other disk by now, which is free.
+            continue;
+        }
+        until(&mut fresh, StorageState::Ok);
+        assert_eq!(fresh.devices(), devices);
+        let versions = fresh.resource.status.clone().unwrap().versions.unwrap();
+        assert_eq!(versions.rook.as_deref(), Some(OLD));
+        assert!(
+            !fresh.log.iter().any(|line| line.contains(':')),
+            "{:?}",
+            fresh.log
+        );
+    }
+}
+
+#[test]
+fn a_deletion_leaves_nothing() {
+    let mut world = installed(NEW);
+    world.users.claims = vec!["team/disk".into()];
+    world.delete(true);
+    for _ in 0..5 {
+        world.coordinate(ALL);
+        world.live();
+    }
+    assert_eq!(world.state(), StorageState::Deleting);
+    let status = world.resource.status.clone().unwrap();
+    assert_eq!(
+        status.deletion_blockers,
+        ["PersistentVolumeClaim team/disk"]
+    );
+    assert!(world.seen.has(&cluster_key()));
+    world.users.claims.clear();
+    for _ in 0..100 {
+        world.coordinate(ALL);
+        world.live();
+    }
+    assert!(world.gone);
+    let left: Vec<String> = world.seen.keys().map(ToString::to_string).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn troubles() -> impl Strategy<Value = Trouble> {
+    prop::sample::select(vec![
+        Trouble::None,
+        Trouble::None,
+        Trouble::HealthErr,
+        Trouble::OsdDown,
+        Trouble::OperatorDown,
+        Trouble::ReconcileFailed,
+        Trouble::PoolFailed,
+        Trouble::DriverDown,
+        Trouble::NoLook,
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Killed before any effect, at any stage, again and again: it converges.
+    #[test]
+    fn it_converges_whenever_the_coordinator_dies(
+        deaths in prop::collection::vec((0usize..6, any::<bool>()), 0..50),
+        deleted in any::<bool>(),
+    ) {
+        let mut world = World::new(NEW);
+        for (effects, lives) in &deaths {
+            world.coordinate(*effects);
+            if *lives {
+                world.live();
+            }
+            world.pass(5);
+        }
+        until(&mut world, StorageState::Ok);
+        prop_assert_eq!(world.devices().len(), 3);
+        if deleted {
+            world.delete(true);
+            for (effects, lives) in &deaths {
+                world.coordinate(*effects);
+                if *lives {
+                    world.live();
+                }
+            }
+            for _ in 0..100 {
+                world.coordinate(ALL);
+                world.live();
+            }
+            prop_assert!(world.gone);
+            prop_assert_eq!(world.seen.keys().count(), 0);
+        }
+    }
+
+    /// Whatever goes wrong and comes back: OK is never said of what is not
+    /// well once Rook said so, ERROR is said at once, and it comes back.
+    #[test]
+    fn ok_is_never_said_of_what_is_not_well(
+        events in prop::collection::vec((troubles(), 1usize..6), 1..12),
+    ) {
+        let mut world = installed(NEW);
+        for (trouble, looks) in events {
+            world.trouble = trouble;
+            // A look that never comes is noticed when the last is old.
+            world.pass(if trouble == Trouble::NoLook { 130 } else { 5 });
+            for _ in 0..looks {
+                world.live();
+                world.coordinate(ALL);
+                world.pass(5);
+                match world.is_well() {
+                    true => prop_assert_eq!(world.state(), StorageState::Ok, "{}", world.message()),
+                    false => prop_assert_eq!(
+                        world.state(), StorageState::Error, "{:?} {}", trouble, world.message()
+                    ),
+                }
+            }
+            let status = world.resource.status.clone().unwrap();
+            let failed = status.components.iter().any(|c| c.state == ComponentState::Failed);
+            prop_assert_eq!(failed, !world.is_well());
+        }
+    }
+}
