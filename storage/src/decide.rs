@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hypercloud_api::{
     HyperCloudStorage, HyperCloudStorageStatus, RunningVersions, SettledDevice, StorageComponent,
 };
+use hypercloud_inventory::rook::Storage;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -86,6 +87,14 @@ pub fn decide(view: &View<'_>) -> Decision {
     Course::new(view).decide()
 }
 
+/// What Ceph is given, and how it is with what it has.
+struct Given {
+    storage: Storage,
+    held: Option<String>,
+    ceph: Judgement,
+    devices: usize,
+}
+
 /// A decision in the making.
 struct Course<'a> {
     view: &'a View<'a>,
@@ -144,7 +153,12 @@ impl<'a> Course<'a> {
     /// Applies and judges every stage.
     fn go(&mut self, target: &Target) {
         let view = self.view;
-        let (storage, held) = self.devices(target);
+        let Given {
+            storage,
+            held,
+            ceph,
+            devices,
+        } = self.devices();
         let default = hypercloud_api::HealthPolicy::default();
         let spec = &view.resource.spec;
         let look = Look {
@@ -155,7 +169,6 @@ impl<'a> Course<'a> {
             devices: storage.nodes.iter().map(|node| node.devices.len()).sum(),
             now: view.now,
         };
-        let ceph = health::ceph(look);
         let gate = Gate {
             ceph: &ceph,
             devices: held.as_deref(),
@@ -175,7 +188,8 @@ impl<'a> Course<'a> {
             let (turn, version) = match &step.what {
                 Move::Wait(why) => (Turn::Waiting(why.clone()), stage.version(target)),
                 Move::Apply => {
-                    let judgement = self.apply(stage, target, &storage, look);
+                    let is_installed = own == Some(stage.version(target));
+                    let judgement = self.apply(stage, target, &storage, look, is_installed);
                     (Turn::Judged(judgement), stage.version(target))
                 }
                 Move::Leave(why) => {
@@ -183,6 +197,7 @@ impl<'a> Course<'a> {
                     let target = as_it_is(stage, target, version);
                     let look = Look {
                         target: &target,
+                        devices,
                         ..look
                     };
                     let mut judgement = health::stage(stage, look);
@@ -196,31 +211,46 @@ impl<'a> Course<'a> {
             next.push(state::step(stage, before, &turn, aim, view.now));
         }
         self.decision.status.components = next;
+        // What is not applied now is told when it is.
+        let key = cluster_key();
+        if !self.decision.apply.iter().any(|desired| desired.key == key) {
+            self.decision.notices.clear();
+        }
         self.unwanted();
     }
 
-    /// Applies a stage, and judges it.
+    /// Applies a stage, and judges it. One that is installed is judged by what
+    /// runs while its files are not at hand.
     fn apply(
         &mut self,
         stage: &'static Stage,
         target: &Target,
-        storage: &hypercloud_inventory::rook::Storage,
+        storage: &Storage,
         look: Look<'_>,
+        is_installed: bool,
     ) -> Judgement {
         let mut files = BTreeMap::new();
+        let mut missing = Vec::new();
+        let mut failed = None;
         for wanted in render::files(stage, target) {
             match self.view.files.get(&wanted) {
                 Some(Ok(text)) => {
                     files.insert(wanted, text.clone());
                 }
-                Some(Err(error)) => {
-                    return health::hopeless(error.reason(), error.to_string());
-                }
-                None => self.decision.fetch.push(wanted),
+                Some(Err(error)) => failed = Some(error),
+                None => missing.push(wanted),
             }
         }
-        if !self.decision.fetch.is_empty() {
-            let names: Vec<String> = self.decision.fetch.iter().map(Wanted::path).collect();
+        let is_false = matches!(failed, Some(ManifestError::WrongChecksum { .. }));
+        if let Some(error) = failed.filter(|_| is_false || !is_installed) {
+            return health::hopeless(error.reason(), error.to_string());
+        }
+        let names: Vec<String> = missing.iter().map(Wanted::path).collect();
+        self.decision.fetch.extend(missing);
+        if is_installed && (failed.is_some() || !names.is_empty()) {
+            return health::stage(stage, look);
+        }
+        if !names.is_empty() {
             let message = format!("{} is fetched", names.join(", "));
             return health::changing("Fetching", message);
         }
@@ -246,12 +276,9 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// Settles the devices: what Ceph is given now, and what keeps it from
-    /// being made.
-    fn devices(
-        &mut self,
-        _target: &Target,
-    ) -> (hypercloud_inventory::rook::Storage, Option<String>) {
+    /// Settles the devices: what Ceph is given now, and what keeps a cluster
+    /// from being made.
+    fn devices(&mut self) -> Given {
         let view = self.view;
         let storage = &view.resource.spec.storage;
         let cluster = view.seen.get(&cluster_key());
@@ -298,7 +325,19 @@ impl<'a> Course<'a> {
         self.decision.status.devices.extend(kept);
         let held = self.hold(&mut settlement, &known);
         self.tell(&settlement, &known);
-        (settlement.storage(&plan.kept), held)
+        Given {
+            storage: settlement.storage(&plan.kept),
+            held,
+            ceph,
+            devices: self.serving(&known),
+        }
+    }
+
+    /// How many devices Ceph is to serve with now: one that is being given up
+    /// may have stopped already.
+    fn serving(&self, known: &Known) -> usize {
+        let given = known.in_cluster.len();
+        given.saturating_sub(self.before.removing.len())
     }
 
     /// How Ceph is by the devices that it has.
@@ -309,11 +348,7 @@ impl<'a> Course<'a> {
             object: self.view.seen.get(&cluster_key()),
             others: health::cluster::others(self.view.seen),
             serving: health::serving_osds(self.view.seen),
-            // One that is being given up may have stopped already.
-            devices: known
-                .in_cluster
-                .len()
-                .saturating_sub(self.before.removing.len()),
+            devices: self.serving(known),
             policy: policy.unwrap_or(&default),
             now: self.view.now,
         })

@@ -196,12 +196,6 @@ fn one(ready: Ready, look: Look<'_>) -> Judgement {
     }
 }
 
-/// How Ceph is, of whatever version it runs.
-#[must_use]
-pub fn ceph(look: Look<'_>) -> Judgement {
-    one(Ready::CephHealthy, look)
-}
-
 /// The key of the CephCluster.
 #[must_use]
 pub fn cluster_key() -> Key {

@@ -194,11 +194,11 @@ fn ceph(view: &View<'_>) -> Option<Step> {
         let message = format!("{key} is being deleted");
         return Some(waiting("Removing", message, Vec::new()));
     }
-    let unrecorded = view.hosts.iter().any(|host| !view.recorded.contains(host));
-    if unrecorded {
-        let mut hosts: BTreeSet<String> = view.recorded.iter().cloned().collect();
-        hosts.extend(view.hosts.iter().cloned());
-        return Some(Step::RecordHosts(hosts.into_iter().collect()));
+    // Rook cleans the nodes that have daemons when the cluster goes: one that
+    // has none any more is not waited for.
+    let hosts: BTreeSet<&String> = view.hosts.iter().collect();
+    if !view.recorded.iter().eq(hosts.iter().copied()) {
+        return Some(Step::RecordHosts(hosts.into_iter().cloned().collect()));
     }
     if cluster["spec"]["cleanupPolicy"]["confirmation"] != ROOK_CONFIRMATION {
         return Some(Step::Confirm);
@@ -231,7 +231,10 @@ fn jobs(view: &View<'_>) -> Option<Step> {
         // Done, and remembered so: the jobs go with their namespace.
         return (!view.recorded.is_empty()).then(|| Step::RecordHosts(Vec::new()));
     }
-    let message = format!("Rook cleans {}", missing.join(", "));
+    let message = format!(
+        "Rook cleans {}; on the job of a node that does not come back, set the annotation {ANNOTATION_CLEANED}=true",
+        missing.join(", ")
+    );
     Some(waiting("CleaningNodes", message, Vec::new()))
 }
 

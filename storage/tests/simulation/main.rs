@@ -8,7 +8,7 @@ mod world;
 use hypercloud_api::{ComponentState, StorageState};
 use hypercloud_storage::health::cluster_key;
 use proptest::prelude::*;
-use world::{Trouble, World, spec};
+use world::{Files, Trouble, World, spec};
 
 const NEW: &str = "1.20.6";
 const OLD: &str = "1.19.10";
@@ -167,6 +167,78 @@ fn a_node_joins_and_none_leaves_unasked() {
 }
 
 #[test]
+fn a_node_may_join_with_an_upgrade() {
+    let mut world = installed(OLD);
+    world.change(|s| *s = spec(NEW, &["a", "b", "c", "d"]));
+    until(&mut world, StorageState::Upgrading);
+    until(&mut world, StorageState::Ok);
+    assert_eq!(world.devices().len(), 4);
+}
+
+#[test]
+fn files_that_are_not_at_hand_are_fetched_and_change_nothing() {
+    let mut world = World::new(NEW);
+    world.files = Files::None;
+    world.coordinate(ALL);
+    let look = world.look();
+    assert_eq!(look.fetch.len(), 6);
+    assert!(look.apply.is_empty());
+    let mut world = installed(NEW);
+    world.files = Files::None;
+    world.coordinate(ALL);
+    assert_eq!(world.state(), StorageState::Ok, "{}", world.message());
+    assert!(!world.look().fetch.is_empty());
+    world.files = Files::Wrong;
+    world.coordinate(ALL);
+    assert_eq!(world.state(), StorageState::Error);
+    assert!(
+        world
+            .message()
+            .contains("it is not the file that was released")
+    );
+    world.files = Files::All;
+    until(&mut world, StorageState::Ok);
+}
+
+#[test]
+fn what_takes_too_long_is_an_error_and_may_still_come() {
+    let mut world = World::new(NEW);
+    world.trouble = Trouble::OperatorDown;
+    for _ in 0..20 {
+        world.coordinate(ALL);
+        world.live();
+        world.pass(5);
+    }
+    assert_eq!(world.state(), StorageState::Installing);
+    world.pass(300);
+    world.coordinate(ALL);
+    assert_eq!(world.state(), StorageState::Error);
+    assert!(
+        world.message().contains("not done within 5 minutes"),
+        "{}",
+        world.message()
+    );
+    world.trouble = Trouble::None;
+    until(&mut world, StorageState::Ok);
+}
+
+#[test]
+fn what_is_asked_for_no_more_goes_where_it_holds_no_data() {
+    let mut world = installed(NEW);
+    world.change(|s| s.storage.toolbox = Some(false));
+    for _ in 0..5 {
+        world.coordinate(ALL);
+        world.live();
+    }
+    assert_eq!(world.state(), StorageState::Ok);
+    assert!(!world.seen.keys().any(|key| key.name == "rook-ceph-tools"));
+    assert_eq!(
+        world.resource.status.clone().unwrap().ready.as_deref(),
+        Some("10/10")
+    );
+}
+
+#[test]
 fn what_is_let_go_is_taken_up_again() {
     let mut world = installed(OLD);
     let (objects, devices) = (world.seen.clone(), world.devices());
@@ -185,25 +257,14 @@ fn what_is_let_go_is_taken_up_again() {
     fresh.seen = world.seen;
     fresh.now = world.now;
     fresh.reboot("a");
-    for name in ["/dev/disk/by-id/wwn-a0", "/dev/sda"] {
-        let mut fresh_spec = fresh.resource.spec.clone();
-        fresh_spec.storage.nodes[0].devices = vec![name.into()];
-        fresh.resource.spec = fresh_spec;
-        fresh.log.clear();
-        if name == "/dev/sda" {
-            // That is the other disk by now, which is free.
-            continue;
-        }
-        until(&mut fresh, StorageState::Ok);
-        assert_eq!(fresh.devices(), devices);
-        let versions = fresh.resource.status.clone().unwrap().versions.unwrap();
-        assert_eq!(versions.rook.as_deref(), Some(OLD));
-        assert!(
-            !fresh.log.iter().any(|line| line.contains(':')),
-            "{:?}",
-            fresh.log
-        );
-    }
+    // `/dev/sda` of that node is another disk by now.
+    fresh.resource.spec.storage.nodes[0].devices = vec!["/dev/sdb".into()];
+    until(&mut fresh, StorageState::Ok);
+    assert_eq!(fresh.devices(), devices);
+    let versions = fresh.resource.status.clone().unwrap().versions.unwrap();
+    assert_eq!(versions.rook.as_deref(), Some(OLD));
+    let changed = fresh.log.iter().any(|line| line.contains(':'));
+    assert!(!changed, "{:?}", fresh.log);
 }
 
 #[test]

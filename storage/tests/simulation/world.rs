@@ -32,11 +32,20 @@ pub enum Trouble {
     NoLook,
 }
 
+/// Which manifests are at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    All,
+    None,
+    Wrong,
+}
+
 pub struct World {
     pub resource: HyperCloudStorage,
     pub seen: Seen,
     pub now: Timestamp,
     pub trouble: Trouble,
+    pub files: Files,
     pub users: Users,
     /// First applications of stages, and changes of images, as they happened.
     pub log: Vec<String>,
@@ -120,6 +129,7 @@ impl World {
             seen: Seen::default(),
             now: Timestamp::from_second(1_800_000_000).unwrap(),
             trouble: Trouble::None,
+            files: Files::All,
             users: Users::default(),
             log: Vec::new(),
             gone: false,
@@ -203,14 +213,19 @@ impl World {
 
     pub fn look(&self) -> Decision {
         let mut files = BTreeMap::new();
-        for known in FILES {
+        for known in FILES.iter().filter(|_| self.files != Files::None) {
             let wanted = Wanted {
                 project: known.project,
                 version: known.version,
                 file: known.file.to_owned(),
             };
-            let text = manifest(&wanted);
-            files.insert(wanted, Ok(text));
+            let found = match self.files {
+                Files::Wrong => wanted
+                    .check(b"other", Some(known.sha256))
+                    .map(str::to_owned),
+                _ => Ok(manifest(&wanted)),
+            };
+            files.insert(wanted, found);
         }
         let hosts: Vec<String> = match self.seen.has(&cluster_key()) {
             true => self.devices().into_iter().map(|(host, _)| host).collect(),
