@@ -99,3 +99,6 @@ pub struct CdiInstallation {
     #[schemars(length(max = 32), regex(pattern = r"^[0-9]+\.[0-9]+\.[0-9]+$"))]
     pub version: Option<String>,
 }
+
+#[cfg(test)]
+mod tests;

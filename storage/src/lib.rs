@@ -7,6 +7,7 @@
 //! - [`manifest`] makes objects of files; [`render`] makes those of the
 //!   specification.
 //! - [`device`] finds out which device a name means, once.
+//! - [`admission`] is what of a specification is refused at once.
 //! - [`health`] judges what is seen, [`state`] remembers and sums up.
 //! - [`plan`] says what is applied, purged and deleted next.
 //! - [`decide`] is all of it in one function, from a look to what is done and
@@ -15,6 +16,7 @@
 //! Invariant: nothing here reaches a client, a runtime, a clock or a file.
 //! What is seen comes in as values, and so does the time.
 
+pub mod admission;
 pub mod decide;
 pub mod device;
 pub mod health;
