@@ -153,12 +153,17 @@ impl<'a> Course<'a> {
     /// Applies and judges every stage.
     fn go(&mut self, target: &Target) {
         let view = self.view;
+        // From the first stage that is upgraded on, daemons restart.
+        let upgrading = stage::wanted(&view.resource.spec).any(|stage| {
+            let version = ground::version(stage, &self.before.components);
+            version.is_some_and(|version| version != stage.version(target))
+        });
         let Given {
             storage,
             held,
             ceph,
             devices,
-        } = self.devices();
+        } = self.devices(upgrading);
         let default = hypercloud_api::HealthPolicy::default();
         let spec = &view.resource.spec;
         let look = Look {
@@ -175,11 +180,6 @@ impl<'a> Course<'a> {
         };
         let components = self.before.components.clone();
         let steps = install::course(spec, target, &components, gate);
-        // From the first stage that is upgraded on, daemons restart.
-        let upgrading = steps.iter().any(|step| {
-            let version = ground::version(step.stage, &components);
-            version.is_some_and(|version| version != step.stage.version(target))
-        });
         let mut next = Vec::new();
         for step in &steps {
             let stage = step.stage;
@@ -278,7 +278,7 @@ impl<'a> Course<'a> {
 
     /// Settles the devices: what Ceph is given now, and what keeps a cluster
     /// from being made.
-    fn devices(&mut self) -> Given {
+    fn devices(&mut self, upgrading: bool) -> Given {
         let view = self.view;
         let storage = &view.resource.spec.storage;
         let cluster = view.seen.get(&cluster_key());
@@ -298,13 +298,20 @@ impl<'a> Course<'a> {
             });
         }
         let ceph = self.ceph_now(&known);
+        // What may be wanted after all is not taken from Ceph, nor is anything
+        // in the midst of an upgrade.
+        let removing = &self.before.removing;
+        let paused = settlement.unclear.iter().filter(|d| removing.contains(d));
+        let dropped: Vec<SettledDevice> =
+            settlement.dropped.iter().chain(paused).cloned().collect();
+        let busy = health::changing("Upgrading", "it is being upgraded");
         let plan = purge::plan(&purge::View {
             storage,
             wanted: &settlement.devices,
-            dropped: &settlement.dropped,
-            removing: &self.before.removing,
+            dropped: &dropped,
+            removing,
             osds: view.osds,
-            ceph: &ceph,
+            ceph: if upgrading { &busy } else { &ceph },
         });
         self.problems.extend(plan.problems.iter().cloned());
         match &plan.action {
@@ -321,8 +328,8 @@ impl<'a> Course<'a> {
         }
         // Also what is given up is remembered as long as Ceph has it.
         self.decision.status.devices = settlement.devices.clone();
-        let kept = settlement.dropped.iter().cloned();
-        self.decision.status.devices.extend(kept);
+        let kept = settlement.unclear.iter().chain(&settlement.dropped);
+        self.decision.status.devices.extend(kept.cloned());
         let held = self.hold(&mut settlement, &known);
         self.tell(&settlement, &known);
         Given {

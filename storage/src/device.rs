@@ -1,8 +1,9 @@
 //! Which device a name in the specification means: found out once, and
 //! remembered from then on, since a device that Ceph has is in use.
 //!
-//! Invariant: a device that is in use comes into the CephCluster only if it is
-//! there already.
+//! Invariants: a device that is in use comes into the CephCluster only if it is
+//! there already. One that is there is taken for dropped only where every name
+//! of its node is known to mean another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,6 +77,18 @@ impl DeviceProblem {
         }
     }
 
+    /// The node that it is about.
+    #[must_use]
+    pub fn hostname(&self) -> &str {
+        match self {
+            Self::UnknownHostname { hostname }
+            | Self::InventoryPending { hostname }
+            | Self::InventoryStale { hostname }
+            | Self::Refused { hostname, .. }
+            | Self::Duplicate { hostname, .. } => hostname,
+        }
+    }
+
     /// Whether it passes by itself.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
@@ -90,17 +103,21 @@ pub struct Settlement {
     pub devices: Vec<SettledDevice>,
     /// Devices that Ceph has and that are asked for no more.
     pub dropped: Vec<SettledDevice>,
+    /// Devices that Ceph has, of nodes of which a name came to nothing: it may
+    /// have meant one of them.
+    pub unclear: Vec<SettledDevice>,
     /// Names that came to nothing.
     pub problems: Vec<DeviceProblem>,
 }
 
 impl Settlement {
-    /// `spec.storage` of the CephCluster: what is asked for, and what Ceph has
-    /// and keeps.
+    /// `spec.storage` of the CephCluster: what is asked for, what may be, and
+    /// what Ceph has and keeps.
     #[must_use]
     pub fn storage(&self, kept: &[SettledDevice]) -> Storage {
         let mut nodes: Vec<Node> = Vec::new();
-        for device in self.devices.iter().chain(kept) {
+        let all = self.devices.iter().chain(&self.unclear).chain(kept);
+        for device in all {
             let osd = OsdDevice {
                 name: device.by_id.clone(),
                 config: class(device.device_class.as_deref())
@@ -155,7 +172,14 @@ pub fn settle(nodes: &[StorageNode], known: &Known) -> Settlement {
             }
         }
     }
-    settlement.dropped = known.dropped(&settlement.devices);
+    let unasked = known.unasked(&settlement.devices);
+    let is_unclear = |device: &SettledDevice| {
+        let mut problems = settlement.problems.iter();
+        problems.any(|problem| problem.hostname() == device.hostname)
+    };
+    let (unclear, dropped) = unasked.into_iter().partition(is_unclear);
+    settlement.unclear = unclear;
+    settlement.dropped = dropped;
     settlement
 }
 
@@ -195,7 +219,7 @@ impl Known {
     }
 
     /// What Ceph has and `devices` are not.
-    fn dropped(&self, devices: &[SettledDevice]) -> Vec<SettledDevice> {
+    fn unasked(&self, devices: &[SettledDevice]) -> Vec<SettledDevice> {
         let kept = |hostname: &str, by_id: &str| {
             devices
                 .iter()
@@ -236,17 +260,19 @@ fn one(hostname: &str, name: &str, known: &Known) -> Result<SettledDevice, Devic
         by_id: by_id.to_owned(),
         device_class: class.map(|class| word(class).to_owned()),
     };
+    let of = |make: fn(String) -> DeviceProblem| Err(make(hostname.to_owned()));
+    let node = known.inventories.get(hostname);
+    // By one of its names, Ceph may have the device already.
+    let held = node.and_then(|node| held(hostname, name, &node.inventory, known));
+    if let Some((by_id, device)) = held {
+        return Ok(settled(by_id, device.device_class));
+    }
     if known.is_in_cluster(hostname, name) {
         return Ok(settled(name, None));
     }
-    let of = |make: fn(String) -> DeviceProblem| Err(make(hostname.to_owned()));
-    let Some(node) = known.inventories.get(hostname) else {
+    let Some(node) = node else {
         return of(|hostname| DeviceProblem::InventoryPending { hostname });
     };
-    // By another of its names, Ceph may have the device already.
-    if let Some((by_id, device)) = held(hostname, name, &node.inventory, known) {
-        return Ok(settled(by_id, device.device_class));
-    }
     match node.state {
         InventoryState::Current => {}
         InventoryState::Pending => {

@@ -195,6 +195,18 @@ fn what_is_asked_for_no_more_is_told() {
 }
 
 #[test]
+fn what_cannot_be_told_is_not_dropped() {
+    // The status is lost, and the agent has not told its devices.
+    let mut known = known(vec![disk("sda", &[A], IN_USE)], &[A, B], &[]);
+    known.inventories.clear();
+    let settlement = settle(&asked(&["sda"]), &known);
+    assert_eq!(reasons(&settlement), ["InventoryPending"]);
+    assert!(settlement.dropped.is_empty() && settlement.devices.is_empty());
+    assert_eq!(settlement.unclear.len(), 2);
+    assert_eq!(settlement.storage(&[]).nodes[0].devices.len(), 2);
+}
+
+#[test]
 fn devices_of_a_cluster_are_read() {
     let cluster = json!({"spec": {"storage": {"nodes": [
         {"name": "n", "devices": [{"name": A}, {"name": B}]}, {"name": "m"}]}}});
@@ -238,6 +250,8 @@ proptest! {
             let n = (0..6).find(|n| link(*n) == by_id);
             prop_assert!(n.is_some_and(|n| held[n] || !used[n]), "{}", by_id);
         }
+        // Nothing is dropped of a node of which a name came to nothing.
+        prop_assert!(settlement.problems.is_empty() || settlement.dropped.is_empty());
         // Nothing that Ceph has is forgotten.
         let storage = settlement.storage(&settlement.dropped);
         for by_id in cluster {
