@@ -23,7 +23,7 @@ use crate::manifest::source::Wanted;
 use crate::object::{Desired, Key, Seen};
 use crate::plan::change::{self, Change, Notice};
 use crate::plan::deletion::{self, Users};
-use crate::plan::install::{self, Gate, Move};
+use crate::plan::install::{self, Gate, Move, Step};
 use crate::plan::removal as purge;
 use crate::render::{self, Ingredients};
 use crate::stage::{self, By, Stage};
@@ -153,8 +153,7 @@ impl<'a> Course<'a> {
     /// Applies and judges every stage.
     fn go(&mut self, target: &Target) {
         let view = self.view;
-        // From the first stage that is upgraded on, daemons restart.
-        let upgrading = stage::wanted(&view.resource.spec).any(|stage| {
+        let upgrade = stage::wanted(&view.resource.spec).any(|stage| {
             let version = ground::version(stage, &self.before.components);
             version.is_some_and(|version| version != stage.version(target))
         });
@@ -163,7 +162,7 @@ impl<'a> Course<'a> {
             held,
             ceph,
             devices,
-        } = self.devices(upgrading);
+        } = self.devices(upgrade);
         let default = hypercloud_api::HealthPolicy::default();
         let spec = &view.resource.spec;
         let look = Look {
@@ -180,6 +179,7 @@ impl<'a> Course<'a> {
         };
         let components = self.before.components.clone();
         let steps = install::course(spec, target, &components, gate);
+        let upgrading = is_upgrading(&steps, target, &components);
         let mut next = Vec::new();
         for step in &steps {
             let stage = step.stage;
@@ -278,7 +278,7 @@ impl<'a> Course<'a> {
 
     /// Settles the devices: what Ceph is given now, and what keeps a cluster
     /// from being made.
-    fn devices(&mut self, upgrading: bool) -> Given {
+    fn devices(&mut self, upgrade: bool) -> Given {
         let view = self.view;
         let storage = &view.resource.spec.storage;
         let cluster = view.seen.get(&cluster_key());
@@ -311,7 +311,7 @@ impl<'a> Course<'a> {
             dropped: &dropped,
             removing,
             osds: view.osds,
-            ceph: if upgrading { &busy } else { &ceph },
+            ceph: if upgrade { &busy } else { &ceph },
         });
         self.problems.extend(plan.problems.iter().cloned());
         match &plan.action {
@@ -426,6 +426,24 @@ impl<'a> Course<'a> {
         status.versions = ground::reported(&status.components);
         ground::write(status, &whole, generation, &Time(self.view.now));
     }
+}
+
+/// Whether an upgrade has begun, so that daemons restart; not one that waits.
+fn is_upgrading(steps: &[Step], target: &Target, components: &[StorageComponent]) -> bool {
+    let is_old = |step: &&Step| {
+        let version = ground::version(step.stage, components);
+        version.is_some_and(|version| version != step.stage.version(target))
+    };
+    let is_new =
+        |step: &&Step| ground::version(step.stage, components) == Some(step.stage.version(target));
+    let is_mixed = |by: By| {
+        let of = || steps.iter().filter(|step| step.stage.by == by);
+        of().any(|step| is_old(&step)) && of().any(|step| is_new(&step))
+    };
+    let begins = steps
+        .iter()
+        .any(|step| step.what == Move::Apply && is_old(&step));
+    begins || is_mixed(By::Rook) || is_mixed(By::Ceph)
 }
 
 /// What is to run, but for the stage's own version.

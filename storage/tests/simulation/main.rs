@@ -167,6 +167,37 @@ fn a_node_joins_and_none_leaves_unasked() {
 }
 
 #[test]
+fn an_upgrade_that_waits_hides_nothing() {
+    let mut world = installed(OLD);
+    world.trouble = Trouble::OsdDown;
+    world.change(|s| s.versions = spec(NEW, &[]).versions);
+    world.live();
+    world.coordinate(ALL);
+    assert_eq!(world.state(), StorageState::Error, "{}", world.message());
+    assert!(world.message().contains("2 of 3 devices serve"));
+}
+
+#[test]
+fn a_device_that_is_given_up_goes_after_its_data() {
+    let mut world = installed(NEW);
+    world.change(|s| s.storage = spec(NEW, &["a", "b", "c", "d"]).storage);
+    until(&mut world, StorageState::Ok);
+    world.change(|s| {
+        s.storage = spec(NEW, &["a", "b", "c"]).storage;
+        s.storage.removal = Some(hypercloud_api::RemovalPolicy::PurgeOsds);
+    });
+    until(&mut world, StorageState::Ok);
+    assert_eq!(world.devices().len(), 3);
+    let osds = |world: &World| world.osds.iter().filter(|osd| osd.runs).count();
+    assert_eq!(osds(&world), 3);
+    assert!(world.resource.status.clone().unwrap().removing.is_empty());
+    // What is left could not hold the copies.
+    world.change(|s| s.storage.nodes.truncate(2));
+    until(&mut world, StorageState::Error);
+    assert_eq!((world.devices().len(), osds(&world)), (3, 3));
+}
+
+#[test]
 fn a_node_may_join_with_an_upgrade() {
     let mut world = installed(OLD);
     world.change(|s| *s = spec(NEW, &["a", "b", "c", "d"]));

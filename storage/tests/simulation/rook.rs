@@ -2,6 +2,7 @@
 
 use hypercloud_storage::health::cluster_key;
 use hypercloud_storage::object::Key;
+use hypercloud_storage::plan::removal::Osd;
 use serde_json::{Value, json};
 
 use crate::world::{Trouble, World, image};
@@ -177,7 +178,34 @@ impl World {
             .next()
             .unwrap()
             .to_owned();
-        for (number, _) in self.devices().iter().enumerate() {
+        for (host, device) in self.devices() {
+            let known = |osd: &&Osd| osd.hostname == host && osd.device == device;
+            if self.osds.iter().find(known).is_none() {
+                let id = u32::try_from(self.osds.len()).unwrap();
+                self.osds.push(Osd {
+                    id,
+                    hostname: host.clone(),
+                    device: device.clone(),
+                    is_in: true,
+                    runs: true,
+                    safe_to_destroy: Some(false),
+                });
+            }
+        }
+        let gone: Vec<Key> = self
+            .seen
+            .keys()
+            .filter(|key| key.name.starts_with("rook-ceph-osd-"))
+            .filter(|key| {
+                !self
+                    .osds
+                    .iter()
+                    .any(|osd| key.name.ends_with(&format!("-{}", osd.id)))
+            })
+            .cloned()
+            .collect();
+        gone.iter().for_each(|key| self.seen.remove(key));
+        for number in self.osds.iter().map(|osd| osd.id) {
             let key = app(&format!("rook-ceph-osd-{number}"));
             let labels = json!({"rook_cluster": NS, "app": "rook-ceph-osd",
                                 "rook-version": rook, "ceph-version": format!("{ceph}-0")});

@@ -14,6 +14,7 @@ use hypercloud_storage::health::cluster_key;
 use hypercloud_storage::manifest::source::Wanted;
 use hypercloud_storage::object::{Desired, Keep, Key, Seen};
 use hypercloud_storage::plan::deletion::{Step, Users};
+use hypercloud_storage::plan::removal::{Action, Osd};
 use hypercloud_storage::version::table::FILES;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -47,6 +48,7 @@ pub struct World {
     pub trouble: Trouble,
     pub files: Files,
     pub users: Users,
+    pub osds: Vec<Osd>,
     /// First applications of stages, and changes of images, as they happened.
     pub log: Vec<String>,
     pub gone: bool,
@@ -131,6 +133,7 @@ impl World {
             trouble: Trouble::None,
             files: Files::All,
             users: Users::default(),
+            osds: Vec::new(),
             log: Vec::new(),
             gone: false,
             disks: disks.into(),
@@ -236,7 +239,7 @@ impl World {
             seen: &self.seen,
             hostnames: &self.disks.keys().cloned().collect(),
             inventories: &self.inventories(),
-            osds: &[],
+            osds: &self.osds,
             files: &files,
             users: &self.users,
             hosts: &hosts,
@@ -270,6 +273,9 @@ impl World {
         for key in decision.remove {
             self.mark(&key);
         }
+        if let Some(action) = decision.purge {
+            self.purge(&action);
+        }
         match decision.deletion {
             Some(Step::Delete(keys)) => {
                 for key in keys {
@@ -286,6 +292,29 @@ impl World {
             }
             Some(Step::Release) => self.gone = true,
             Some(Step::RecordHosts(_) | Step::Wait { .. }) | None => {}
+        }
+    }
+
+    /// What is done to an OSD; Ceph moves its data away at once.
+    fn purge(&mut self, action: &Action) {
+        let change = |osds: &mut Vec<Osd>, id: u32, change: fn(&mut Osd)| {
+            osds.iter_mut().filter(|osd| osd.id == id).for_each(change);
+        };
+        match action {
+            Action::MarkOut(id) => change(&mut self.osds, *id, |osd| {
+                osd.is_in = false;
+                osd.safe_to_destroy = Some(true);
+            }),
+            Action::MarkIn(id) => change(&mut self.osds, *id, |osd| osd.is_in = true),
+            Action::Stop(id) => change(&mut self.osds, *id, |osd| {
+                assert_eq!(osd.safe_to_destroy, Some(true), "stopped with data");
+                osd.runs = false;
+            }),
+            Action::Purge(id) => {
+                assert!(self.osds.iter().any(|osd| osd.id == *id && !osd.runs));
+                self.osds.retain(|osd| osd.id != *id);
+            }
+            Action::WriteDown(_) | Action::Forget(_) => panic!("the status is not an effect"),
         }
     }
 
