@@ -18,8 +18,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::device::{self, Known, NodeDevices, Settlement};
 use crate::health::{self, Judgement, Look, cluster_key};
-use crate::manifest::ManifestError;
 use crate::manifest::source::Wanted;
+use crate::manifest::{Files, ManifestError};
 use crate::object::{Desired, Key, Seen};
 use crate::plan::change::{self, Change, Notice};
 use crate::plan::deletion::{self, Users};
@@ -43,8 +43,8 @@ pub struct View<'a> {
     pub inventories: &'a BTreeMap<String, NodeDevices>,
     /// OSDs, where devices are given up.
     pub osds: &'a [purge::Osd],
-    /// Files that were fetched and checked, and what became of the others.
-    pub files: &'a BTreeMap<Wanted, Result<String, ManifestError>>,
+    /// Files that were fetched.
+    pub files: &'a Files,
     /// What uses the storage, where it is being deleted.
     pub users: &'a Users,
     /// Nodes that Ceph's daemons run on.
@@ -229,14 +229,11 @@ impl<'a> Course<'a> {
         look: Look<'_>,
         is_installed: bool,
     ) -> Judgement {
-        let mut files = BTreeMap::new();
         let mut missing = Vec::new();
         let mut failed = None;
         for wanted in render::files(stage, target) {
             match self.view.files.get(&wanted) {
-                Some(Ok(text)) => {
-                    files.insert(wanted, text.clone());
-                }
+                Some(Ok(_)) => {}
                 Some(Err(error)) => failed = Some(error),
                 None => missing.push(wanted),
             }
@@ -258,7 +255,7 @@ impl<'a> Course<'a> {
             spec: &self.view.resource.spec,
             target,
             storage,
-            files: &files,
+            files: self.view.files,
         };
         match render::objects(stage, of) {
             Ok(desired) => {

@@ -3,9 +3,12 @@
 pub mod image;
 pub mod source;
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
+use self::source::Wanted;
 use crate::object::Key;
 
 /// Why a file is not what it should be.
@@ -45,6 +48,22 @@ impl ManifestError {
             }
         }
     }
+}
+
+/// Files that were fetched, by what they are: their objects, or why there are
+/// none.
+pub type Files = BTreeMap<Wanted, Result<Vec<Value>, ManifestError>>;
+
+/// The objects of a file, if these bytes are it.
+///
+/// # Errors
+/// Another checksum, none to compare with, what is no manifest.
+pub fn read(
+    wanted: &Wanted,
+    bytes: &[u8],
+    expected: Option<&str>,
+) -> Result<Vec<Value>, ManifestError> {
+    split(&wanted.path(), wanted.check(bytes, expected)?)
 }
 
 /// The objects of a file that may hold several documents. Empty documents,

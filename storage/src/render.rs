@@ -5,14 +5,12 @@ pub mod block;
 pub mod cluster;
 pub mod object_store;
 
-use std::collections::BTreeMap;
-
 use hypercloud_api::HyperCloudStorageSpec;
 use hypercloud_inventory::rook::Storage;
 use serde_json::{Value, json};
 
 use crate::manifest::source::Wanted;
-use crate::manifest::{ManifestError, image, split};
+use crate::manifest::{Files, ManifestError, image};
 use crate::object::{Desired, Keep};
 use crate::stage::{self, Rendered, Source, Stage};
 use crate::version::table::{self, CsiImages, Project};
@@ -27,8 +25,8 @@ pub struct Ingredients<'a> {
     pub target: &'a Target,
     /// Nodes and devices that Ceph is given.
     pub storage: &'a Storage,
-    /// Checked files by what they are.
-    pub files: &'a BTreeMap<Wanted, String>,
+    /// Files that were fetched.
+    pub files: &'a Files,
 }
 
 /// The files that a stage needs.
@@ -90,14 +88,13 @@ fn from_file(
         version: Stage::release(project, of.target),
         file: file.to_owned(),
     };
-    let path = wanted.path();
-    let Some(text) = of.files.get(&wanted) else {
+    let Some(read) = of.files.get(&wanted) else {
         return Err(ManifestError::Missing {
-            path,
+            path: wanted.path(),
             place: "what was fetched".to_owned(),
         });
     };
-    let mut objects = split(&path, text)?;
+    let mut objects = read.clone()?;
     for object in &mut objects {
         adapt(object, of);
     }

@@ -236,7 +236,8 @@ pub struct BlockStorage {
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectStorage {
-    /// Whether there is one, as there is where nothing is set.
+    /// Whether there is one, as there is where nothing is set. One that was
+    /// made stays, with what it holds, when this becomes false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     /// How many gateways there are.

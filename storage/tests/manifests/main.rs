@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use hypercloud_api::{HyperCloudStorage, HyperCloudStorageSpec, RegistryMirror, SettledDevice};
 use hypercloud_inventory::rook::Storage;
 use hypercloud_storage::device::Settlement;
-use hypercloud_storage::manifest::image;
 use hypercloud_storage::manifest::source::{Place, Wanted};
+use hypercloud_storage::manifest::{self, image};
 use hypercloud_storage::object::{Desired, Keep, Seen};
 use hypercloud_storage::render::{Ingredients, cluster, files, objects};
 use hypercloud_storage::stage::{self, Ready, STAGES, Stage};
@@ -60,8 +60,9 @@ fn built(
     let mut checked = BTreeMap::new();
     for wanted in stage::wanted(spec).flat_map(|stage| files(stage, target)) {
         let bytes = read(mirror, &wanted);
-        let text = wanted.check(&bytes, wanted.expected(spec)).unwrap();
-        checked.insert(wanted.clone(), text.to_owned());
+        let read = manifest::read(&wanted, &bytes, wanted.expected(spec));
+        assert!(read.is_ok(), "{read:?}");
+        checked.insert(wanted, read);
     }
     let storage = storage();
     let of = Ingredients {

@@ -12,6 +12,7 @@ use hypercloud_storage::decide::{Decision, View, decide};
 use hypercloud_storage::device::NodeDevices;
 use hypercloud_storage::health::cluster_key;
 use hypercloud_storage::manifest::source::Wanted;
+use hypercloud_storage::manifest::{read, split};
 use hypercloud_storage::object::{Desired, Keep, Key, Seen};
 use hypercloud_storage::plan::deletion::{Step, Users};
 use hypercloud_storage::plan::removal::{Action, Osd};
@@ -223,10 +224,8 @@ impl World {
                 file: known.file.to_owned(),
             };
             let found = match self.files {
-                Files::Wrong => wanted
-                    .check(b"other", Some(known.sha256))
-                    .map(str::to_owned),
-                _ => Ok(manifest(&wanted)),
+                Files::Wrong => read(&wanted, b"other", Some(known.sha256)),
+                _ => split(&wanted.path(), &manifest(&wanted)),
             };
             files.insert(wanted, found);
         }
