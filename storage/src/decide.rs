@@ -259,13 +259,13 @@ impl<'a> Course<'a> {
         };
         match render::objects(stage, of) {
             Ok(desired) => {
-                let judgement = health::stage(
-                    stage,
-                    Look {
-                        desired: &desired,
-                        ..look
-                    },
-                );
+                let look = Look {
+                    desired: &desired,
+                    ..look
+                };
+                // What is not there yet is not missing.
+                let applying = health::applying(look).filter(|_| !is_installed);
+                let judgement = applying.unwrap_or_else(|| health::stage(stage, look));
                 self.decision.apply.extend(desired);
                 judgement
             }

@@ -127,16 +127,20 @@ pub struct Look<'a> {
 /// How a stage is.
 #[must_use]
 pub fn stage(stage: &Stage, look: Look<'_>) -> Judgement {
-    let missing = look.desired.iter().find(|d| !d.is_applied(look.seen));
-    let applied = match missing {
-        Some(desired) => changing("Applying", format!("{} is being applied", desired.key)),
-        None => Judgement::healthy(),
-    };
+    let applied = applying(look).unwrap_or_else(Judgement::healthy);
     stage
         .ready
         .iter()
         .map(|ready| one(*ready, look))
         .fold(applied, Judgement::or_worse)
+}
+
+/// That an object is not there as it is meant.
+#[must_use]
+pub fn applying(look: Look<'_>) -> Option<Judgement> {
+    let missing = look.desired.iter().find(|d| !d.is_applied(look.seen))?;
+    let message = format!("{} is being applied", missing.key);
+    Some(changing("Applying", message))
 }
 
 fn one(ready: Ready, look: Look<'_>) -> Judgement {

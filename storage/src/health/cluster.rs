@@ -82,14 +82,18 @@ fn spoilt(object: &Value, view: &View<'_>) -> Option<Judgement> {
 fn reconciled(object: &Value) -> Option<Judgement> {
     let status = &object["status"];
     let text = |name: &str| status[name].as_str().unwrap_or_default();
-    let (phase, state, message) = (text("phase"), text("state"), text("message"));
+    let (phase, state) = (text("phase"), text("state"));
+    let why = match text("message") {
+        "" => String::new(),
+        message => format!(": {message}"),
+    };
     if phase.is_empty() && state.is_empty() {
         let message =
             "Rook has said nothing of the CephCluster: if that lasts, its operator's log says why";
         return Some(unhealthy("CephClusterUntouched", message));
     }
     if state == "Error" || phase == "Failure" {
-        let message = format!("Rook failed: {message}");
+        let message = format!("Rook failed{why}");
         return Some(unhealthy("CephClusterFailed", message));
     }
     if !is_observed(object) {
@@ -99,11 +103,11 @@ fn reconciled(object: &Value) -> Option<Judgement> {
     match (phase, state) {
         ("Ready", "Created") => None,
         ("Progressing" | "Connecting", _) | ("Ready", "Creating" | "Updating") => {
-            let message = format!("Rook works on the CephCluster: {message}");
+            let message = format!("Rook works on the CephCluster{why}");
             Some(changing("CephClusterChanging", message))
         }
         _ => {
-            let message = format!("the CephCluster is {phase} ({state}): {message}");
+            let message = format!("the CephCluster is {phase} ({state}){why}");
             Some(unhealthy("CephClusterNotReady", message))
         }
     }

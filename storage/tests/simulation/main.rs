@@ -14,6 +14,31 @@ const NEW: &str = "1.20.6";
 const OLD: &str = "1.19.10";
 const ALL: usize = usize::MAX;
 
+const STORY: &[&str] = &[
+    "Installing 0/11 snapshot-definitions: CustomResourceDefinition snapshot.storage.k8s.io-volumesnapshotclasses is being applied",
+    "Installing 1/11 snapshot-controller: snapshot-definitions comes first",
+    "Installing 1/11 snapshot-controller: Deployment kube-system/snapshot-controller is being applied",
+    "Installing 2/11 rook-definitions: snapshot-controller comes first",
+    "Installing 2/11 rook-definitions: CustomResourceDefinition cephclusters is being applied",
+    "Installing 3/11 rook-common: rook-definitions comes first",
+    "Installing 3/11 rook-common: Namespace rook-ceph is being applied",
+    "Installing 4/11 csi-operator: rook-common comes first",
+    "Installing 4/11 csi-operator: CustomResourceDefinition drivers is being applied",
+    "Installing 5/11 rook-operator: csi-operator comes first",
+    "Installing 5/11 rook-operator: Driver rook-ceph/rook-ceph.rbd.csi.ceph.com is being applied",
+    "Installing 6/11 ceph-cluster: rook-operator comes first",
+    "Installing 6/11 ceph-cluster: CephCluster rook-ceph/rook-ceph is being applied",
+    "Installing 6/11 ceph-cluster: Rook works on the CephCluster",
+    "Installing 7/11 csi-drivers: ceph-cluster comes first",
+    "Installing 8/11 block-storage: csi-drivers comes first",
+    "Installing 8/11 block-storage: CephBlockPool rook-ceph/hypercloud-block is being applied",
+    "Installing 9/11 object-store: block-storage comes first",
+    "Installing 9/11 object-store: CephObjectStore rook-ceph/hypercloud-objects is being applied",
+    "Installing 10/11 toolbox: object-store comes first",
+    "Installing 10/11 toolbox: Deployment rook-ceph/rook-ceph-tools is being applied",
+    "OK 11/11 ",
+];
+
 /// Looks and lives until the storage is in a state, or for too long.
 fn until(world: &mut World, state: StorageState) {
     for _ in 0..200 {
@@ -62,6 +87,31 @@ fn an_installation_ends_well_in_order() {
         world.resource.status.as_ref().map(|s| &s.components)
     );
     assert!(again.notices.is_empty() && again.remove.is_empty());
+}
+
+/// What `kubectl get` shows while it is installed.
+#[test]
+fn an_installation_tells_its_story() {
+    let mut world = World::new(NEW);
+    let mut story: Vec<String> = Vec::new();
+    while world.state() != StorageState::Ok {
+        world.coordinate(ALL);
+        world.live();
+        world.pass(5);
+        let status = world.resource.status.clone().unwrap();
+        let line = format!(
+            "{} {} {}",
+            world.state().as_str(),
+            status.ready.unwrap(),
+            status.message.unwrap_or_default()
+        );
+        if story.last() != Some(&line) {
+            story.push(line);
+        }
+        assert!(story.len() < 40, "{story:#?}");
+    }
+    let shown: Vec<&str> = story.iter().map(String::as_str).collect();
+    assert_eq!(shown, STORY, "{story:#?}");
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl World {
 
     pub fn delete(&mut self, confirmed: bool) {
         self.resource.metadata.deletion_timestamp = Some(Time(self.now));
-        self.resource.spec.cleanup = confirmed.then(|| StorageCleanup {
+        self.resource.spec.cleanup = confirmed.then_some(StorageCleanup {
             confirmation: Some(CleanupConfirmation::YesReallyDestroyData),
             definitions: Some(hypercloud_api::DefinitionsPolicy::Remove),
             sanitize: None,
