@@ -17,7 +17,7 @@ const ALL: usize = usize::MAX;
 const STORY: &[&str] = &[
     "Installing 0/11 snapshot-definitions: CustomResourceDefinition snapshot.storage.k8s.io-volumesnapshotclasses is being applied",
     "Installing 1/11 snapshot-controller: snapshot-definitions comes first",
-    "Installing 1/11 snapshot-controller: Deployment kube-system/snapshot-controller is being applied",
+    "Installing 1/11 snapshot-controller: ServiceAccount kube-system/snapshot-controller is being applied",
     "Installing 2/11 rook-definitions: snapshot-controller comes first",
     "Installing 2/11 rook-definitions: CustomResourceDefinition cephclusters is being applied",
     "Installing 3/11 rook-common: rook-definitions comes first",

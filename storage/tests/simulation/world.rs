@@ -107,6 +107,7 @@ fn manifest(wanted: &Wanted) -> String {
             deployment("rook-ceph", "rook-ceph-operator", "docker.io/rook/ceph")
         ),
         "toolbox.yaml" => deployment("rook-ceph", "rook-ceph-tools", "x"),
+        _ if file.contains("rbac-snapshot-controller") => "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: snapshot-controller, namespace: kube-system}\n".to_owned(),
         _ if file.contains("setup-snapshot-controller") => {
             deployment("kube-system", "snapshot-controller", "x")
         }
