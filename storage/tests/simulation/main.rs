@@ -228,6 +228,59 @@ fn an_upgrade_that_waits_hides_nothing() {
 }
 
 #[test]
+fn a_daemon_that_restarts_in_an_upgrade_is_no_failure() {
+    let mut world = installed(OLD);
+    world.change(|s| s.versions = spec(NEW, &[]).versions);
+    // The definitions are new; the operator is not.
+    while !world
+        .log
+        .iter()
+        .any(|line| line.contains("ceph-csi-operator:v1.20.6"))
+    {
+        world.coordinate(ALL);
+        world.live();
+        world.pass(5);
+    }
+    world.trouble = Trouble::OsdDown;
+    world.live();
+    world.coordinate(ALL);
+    assert_eq!(
+        world.state(),
+        StorageState::Upgrading,
+        "{}",
+        world.message()
+    );
+    // What is no restart is a failure all the same.
+    world.trouble = Trouble::HealthErr;
+    world.live();
+    world.coordinate(ALL);
+    assert_eq!(world.state(), StorageState::Error, "{}", world.message());
+    world.trouble = Trouble::None;
+    until(&mut world, StorageState::Ok);
+}
+
+#[test]
+fn what_is_taken_up_is_upgraded_and_not_installed_over() {
+    let old = installed(OLD);
+    let mut fresh = World::new(NEW);
+    fresh.seen = old.seen;
+    fresh.now = old.now;
+    fresh.osds = old.osds;
+    fresh.trouble = Trouble::HealthErr;
+    fresh.live();
+    for _ in 0..20 {
+        fresh.coordinate(ALL);
+        fresh.live();
+        fresh.pass(5);
+    }
+    let changed = |world: &World| world.log.iter().any(|line| line.contains(':'));
+    assert!(!changed(&fresh), "{:?}", fresh.log);
+    fresh.trouble = Trouble::None;
+    until(&mut fresh, StorageState::Ok);
+    assert!(changed(&fresh));
+}
+
+#[test]
 fn a_device_that_is_given_up_goes_after_its_data() {
     let mut world = installed(NEW);
     world.change(|s| s.storage = spec(NEW, &["a", "b", "c", "d"]).storage);
