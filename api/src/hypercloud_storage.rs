@@ -57,9 +57,7 @@ pub struct HyperCloudStorageSpec {
     /// The Ceph cluster and what is made of it.
     pub storage: StorageCluster,
 
-    /// CDI, where it is wanted beside the images of this project; an empty
-    /// object will not do, since the checksum of its release file has to be
-    /// given.
+    /// CDI, where it is wanted beside the images of this project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cdi: Option<CdiInstallation>,
 
@@ -91,9 +89,10 @@ pub struct HyperCloudStorageSpec {
 pub struct CdiInstallation {
     /// SHA-256 of the release's `cdi-operator.yaml`, in hexadecimal. The file
     /// is not part of CDI's tagged sources, so whoever asks for it says which
-    /// bytes are meant.
+    /// bytes are meant; without it nothing of CDI is installed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 64, max = 64), regex(pattern = r"^[0-9a-f]{64}$"))]
-    pub sha256: String,
+    pub sha256: Option<String>,
     /// Its version.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), regex(pattern = r"^[0-9]+\.[0-9]+\.[0-9]+$"))]

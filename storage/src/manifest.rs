@@ -23,7 +23,9 @@ pub enum ManifestError {
         expected: String,
         found: String,
     },
-    #[error("no checksum of {path} is known, so it is not used")]
+    #[error(
+        "no checksum of {path} is known, so it is not used: CDI's has to be said in cdi.sha256"
+    )]
     NoChecksum { path: String },
     #[error("{path} is not in {place}: put it there, or set another source in manifests")]
     Missing { path: String, place: String },

@@ -28,6 +28,8 @@ fn what_people_write_is_read() {
     let read: HyperCloudStorage = serde_json::from_value(written).unwrap();
     assert_eq!(read.spec.storage.nodes[0].devices[0].0, "/dev/sda");
     assert!(read.spec.cdi.is_none() && read.spec.cleanup.is_none());
+    let cdi: CdiInstallation = serde_json::from_value(json!({})).unwrap();
+    assert_eq!(cdi, CdiInstallation::default());
     // Nothing is written that was not set.
     let again = serde_json::to_value(&read.spec).unwrap();
     let storage = json!({"replicas": 3, "nodes": [{"hostname": "a", "devices": ["/dev/sda"]}]});

@@ -77,7 +77,7 @@ impl Wanted {
     #[must_use]
     pub fn expected<'a>(&self, spec: &'a HyperCloudStorageSpec) -> Option<&'a str> {
         match self.project {
-            Project::Cdi => spec.cdi.as_ref().map(|cdi| cdi.sha256.as_str()),
+            Project::Cdi => spec.cdi.as_ref()?.sha256.as_deref(),
             project => checksum(project, self.version, &self.file),
         }
     }
@@ -246,7 +246,7 @@ mod tests {
             .map(|b| format!("{b:02x}"))
             .collect();
         spec.cdi = Some(hypercloud_api::CdiInstallation {
-            sha256: sum,
+            sha256: Some(sum),
             version: None,
         });
         assert_eq!(wanted.check(b"text", wanted.expected(&spec)), Ok("text"));
