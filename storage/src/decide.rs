@@ -10,7 +10,8 @@ mod removal;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hypercloud_api::{
-    HyperCloudStorage, HyperCloudStorageStatus, RunningVersions, SettledDevice, StorageComponent,
+    FailureDomain, HyperCloudStorage, HyperCloudStorageStatus, RunningVersions, SettledDevice,
+    StorageCluster, StorageComponent,
 };
 use hypercloud_inventory::rook::Storage;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -294,6 +295,7 @@ impl<'a> Course<'a> {
                 waiting,
             });
         }
+        self.problems.extend(room(storage));
         let ceph = self.ceph_now(&known);
         // What may be wanted after all is not taken from Ceph, nor is anything
         // in the midst of an upgrade.
@@ -423,6 +425,25 @@ impl<'a> Course<'a> {
         status.versions = ground::reported(&status.components);
         ground::write(status, &whole, generation, &Time(self.view.now));
     }
+}
+
+/// That there is no room for every copy, where that is so.
+fn room(storage: &StorageCluster) -> Option<Problem> {
+    let (places, what) = match storage.failure_domain.unwrap_or_default() {
+        FailureDomain::Host => (storage.nodes.len(), "node"),
+        FailureDomain::Osd => {
+            let devices = storage.nodes.iter().map(|node| node.devices.len());
+            (devices.sum(), "device")
+        }
+    };
+    let replicas = usize::try_from(storage.replicas).unwrap_or(usize::MAX);
+    (places < replicas).then(|| Problem {
+        reason: "TooFewPlaces",
+        message: format!(
+            "{replicas} copies go to another {what} each, and {places} of them are in storage.nodes: add some, or ask for fewer copies"
+        ),
+        waiting: false,
+    })
 }
 
 /// Whether an upgrade has begun, so that daemons restart; not one that waits.

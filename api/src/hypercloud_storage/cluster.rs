@@ -9,8 +9,6 @@ use serde::{Deserialize, Serialize};
 
 /// The Ceph cluster and what is made of it.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[x_kube(validation = Rule::new("(has(self.failureDomain) && self.failureDomain == 'OSD') || self.replicas <= self.nodes.size()")
-    .message("each copy goes to another node: name at least as many nodes as replicas, or set failureDomain to OSD"))]
 #[x_kube(validation = Rule::new("self.replicas > 1 || (has(self.allowSingleReplica) && self.allowSingleReplica)")
     .message("with one replica a lost device is lost data: set allowSingleReplica if that is meant"))]
 #[x_kube(validation = Rule::new("!has(self.mons) || self.mons <= self.nodes.size()")
@@ -23,7 +21,8 @@ use serde::{Deserialize, Serialize};
     .message("dataDirHostPath is settled when the storage is made: the monitors' data is there"))]
 #[serde(rename_all = "camelCase")]
 pub struct StorageCluster {
-    /// How many copies of everything there are.
+    /// How many copies of everything there are. Each goes to another node, or
+    /// device by the `failureDomain`; the status says where there are too few.
     #[schemars(range(min = 1, max = 10))]
     pub replicas: i32,
 

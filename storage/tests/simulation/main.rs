@@ -162,6 +162,22 @@ fn a_node_joins_and_none_leaves_unasked() {
 }
 
 #[test]
+fn copies_without_room_are_an_error_that_says_so() {
+    let mut world = World::new(NEW);
+    world.change(|s| *s = spec(NEW, &["a"]));
+    for _ in 0..60 {
+        world.coordinate(ALL);
+        world.live();
+        world.pass(5);
+    }
+    assert_eq!(world.state(), StorageState::Error);
+    let message = "3 copies go to another node each, and 1 of them";
+    assert!(world.message().contains(message), "{}", world.message());
+    world.change(|s| *s = spec(NEW, &["a", "b", "c"]));
+    until(&mut world, StorageState::Ok);
+}
+
+#[test]
 fn no_cluster_is_made_of_some_of_its_devices() {
     let mut world = World::new(NEW);
     world.change(|s| *s = spec(NEW, &["a", "b", "z"]));
