@@ -8,6 +8,7 @@
 
 pub mod conditions;
 mod copy_status;
+mod hypercloud_storage;
 pub mod names;
 mod node_device_cleanup;
 mod node_device_inventory;
@@ -19,6 +20,7 @@ mod virtual_machine_volume_export;
 mod virtual_machine_volume_rollback;
 
 pub use copy_status::*;
+pub use hypercloud_storage::*;
 pub use node_device_cleanup::*;
 pub use node_device_inventory::*;
 pub use object_store::*;

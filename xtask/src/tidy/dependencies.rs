@@ -40,6 +40,11 @@ const RULES: &[Rule] = &[
         never: &["kube", "tokio", "tonic", "reqwest"],
     },
     Rule {
+        folder: "storage",
+        siblings: &["hypercloud-api", "hypercloud-inventory"],
+        never: &["kube", "tokio", "tonic", "reqwest"],
+    },
+    Rule {
         folder: "node-agent",
         siblings: &[
             "hypercloud-proto",
@@ -89,6 +94,7 @@ const SIBLINGS: &[&str] = &[
     "hypercloud-disk",
     "hypercloud-transfer",
     "hypercloud-inventory",
+    "hypercloud-storage",
     "hypercloud-coordinator",
     "node-agent",
     "hypercloud-cli",

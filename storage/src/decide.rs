@@ -1,0 +1,489 @@
+//! From one look at the cluster to what is done and said.
+//!
+//! Invariant: a device is in the status before it is in the CephCluster, and
+//! one that is given up is there before it is out of it: the decision that
+//! writes it down does not act on it.
+
+mod ground;
+mod removal;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hypercloud_api::{
+    FailureDomain, HyperCloudStorage, HyperCloudStorageStatus, RunningVersions, SettledDevice,
+    StorageCluster, StorageComponent,
+};
+use hypercloud_inventory::rook::Storage;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::device::{self, Known, NodeDevices, Settlement};
+use crate::health::{self, Judgement, Look, cluster_key};
+use crate::manifest::source::Wanted;
+use crate::manifest::{Files, ManifestError};
+use crate::object::{Desired, Key, Seen};
+use crate::plan::change::{self, Change, Notice};
+use crate::plan::deletion::{self, Users};
+use crate::plan::install::{self, Gate, Move, Step};
+use crate::plan::removal as purge;
+use crate::render::{self, Ingredients};
+use crate::stage::{self, By, Stage};
+use crate::state::{self, Aim, Problem, Turn};
+use crate::version::{self, KubernetesVersion, Target, Version};
+
+/// What one look saw.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The resource.
+    pub resource: &'a HyperCloudStorage,
+    /// Objects of every kind that matters, in the cluster.
+    pub seen: &'a Seen,
+    /// Labels `kubernetes.io/hostname` of the cluster's nodes.
+    pub hostnames: &'a BTreeSet<String>,
+    /// Inventories by that label.
+    pub inventories: &'a BTreeMap<String, NodeDevices>,
+    /// OSDs, where devices are given up.
+    pub osds: &'a [purge::Osd],
+    /// Files that were fetched.
+    pub files: &'a Files,
+    /// What uses the storage, where it is being deleted.
+    pub users: &'a Users,
+    /// Nodes that Ceph's daemons run on.
+    pub hosts: &'a [String],
+    /// Names of definitions of which objects are left.
+    pub definitions_in_use: &'a BTreeSet<String>,
+    /// Whether volumes of other drivers have snapshots.
+    pub foreign_snapshots: bool,
+    /// The cluster's Kubernetes.
+    pub kubernetes: Option<KubernetesVersion>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What is done and said. The status is written first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// What the status is to be.
+    pub status: HyperCloudStorageStatus,
+    /// Files that are needed and were not fetched yet.
+    pub fetch: Vec<Wanted>,
+    /// Objects as they are meant, in the order in which they are applied.
+    pub apply: Vec<Desired>,
+    /// Objects that nobody asks for any more.
+    pub remove: Vec<Key>,
+    /// What is done about a device that is given up.
+    pub purge: Option<purge::Action>,
+    /// What is done of the deletion.
+    pub deletion: Option<deletion::Step>,
+    /// What people are told.
+    pub notices: Vec<Notice>,
+}
+
+/// What is done and said after a look.
+#[must_use]
+pub fn decide(view: &View<'_>) -> Decision {
+    if view.resource.metadata.deletion_timestamp.is_some() {
+        return removal::decide(view);
+    }
+    Course::new(view).decide()
+}
+
+/// What Ceph is given, and how it is with what it has.
+struct Given {
+    storage: Storage,
+    held: Option<String>,
+    ceph: Judgement,
+    devices: usize,
+}
+
+/// A decision in the making.
+struct Course<'a> {
+    view: &'a View<'a>,
+    before: HyperCloudStorageStatus,
+    problems: Vec<Problem>,
+    decision: Decision,
+}
+
+impl<'a> Course<'a> {
+    fn new(view: &'a View<'a>) -> Self {
+        let mut before = view.resource.status.clone().unwrap_or_default();
+        if before.components.is_empty() {
+            before.components = ground::taken_up(view.seen);
+        }
+        Self {
+            view,
+            decision: Decision {
+                status: before.clone(),
+                ..Decision::default()
+            },
+            before,
+            problems: Vec::new(),
+        }
+    }
+
+    fn decide(mut self) -> Decision {
+        let view = self.view;
+        let spec = &view.resource.spec;
+        let running = ground::running(&self.before.components, view.seen);
+        let target = match version::target(spec, running, view.kubernetes) {
+            Ok(target) => Some(target),
+            Err(unsupported) => {
+                self.problem(unsupported.reason(), unsupported.to_string(), false);
+                // What runs is kept as it is.
+                let mut unversioned = spec.clone();
+                unversioned.versions = None;
+                let kept = version::target(&unversioned, running, view.kubernetes).ok();
+                kept.filter(|_| running.rook.is_some())
+            }
+        };
+        if let Some(target) = target {
+            self.go(&target);
+        }
+        self.sum_up(target.as_ref());
+        self.decision
+    }
+
+    fn problem(&mut self, reason: &'static str, message: String, waiting: bool) {
+        self.problems.push(Problem {
+            reason,
+            message,
+            waiting,
+        });
+    }
+
+    /// Applies and judges every stage.
+    fn go(&mut self, target: &Target) {
+        let view = self.view;
+        let upgrade = stage::wanted(&view.resource.spec).any(|stage| {
+            let version = ground::version(stage, &self.before.components);
+            version.is_some_and(|version| version != stage.version(target))
+        });
+        let Given {
+            storage,
+            held,
+            ceph,
+            devices,
+        } = self.devices(upgrade);
+        let default = hypercloud_api::HealthPolicy::default();
+        let spec = &view.resource.spec;
+        let look = Look {
+            seen: view.seen,
+            desired: &[],
+            target,
+            policy: spec.storage.health.as_ref().unwrap_or(&default),
+            devices: storage.nodes.iter().map(|node| node.devices.len()).sum(),
+            now: view.now,
+        };
+        let gate = Gate {
+            ceph: &ceph,
+            devices: held.as_deref(),
+        };
+        let components = self.before.components.clone();
+        let steps = install::course(spec, target, &components, gate);
+        let upgrading = is_upgrading(&steps, target, &components);
+        let mut next = Vec::new();
+        for step in &steps {
+            let stage = step.stage;
+            let before = components.iter().find(|c| c.name == stage.name);
+            let own = ground::version(stage, &components);
+            let (turn, version) = match &step.what {
+                Move::Wait(why) => (Turn::Waiting(why.clone()), stage.version(target)),
+                Move::Apply => {
+                    let is_installed = own == Some(stage.version(target));
+                    let judgement = self.apply(stage, target, &storage, look, is_installed);
+                    (Turn::Judged(judgement), stage.version(target))
+                }
+                Move::Leave(why) => {
+                    let version = own.unwrap_or(stage.version(target));
+                    let target = as_it_is(stage, target, version);
+                    let look = Look {
+                        target: &target,
+                        devices,
+                        ..look
+                    };
+                    let mut judgement = health::stage(stage, look);
+                    if judgement.is_healthy() && judgement.message.is_empty() {
+                        judgement.message.clone_from(why);
+                    }
+                    (Turn::Judged(judgement), version)
+                }
+            };
+            let aim = Aim { version, upgrading };
+            next.push(state::step(stage, before, &turn, aim, view.now));
+        }
+        self.decision.status.components = next;
+        // What is not applied now is told when it is.
+        let key = cluster_key();
+        if !self.decision.apply.iter().any(|desired| desired.key == key) {
+            self.decision.notices.clear();
+        }
+        self.unwanted();
+    }
+
+    /// Applies a stage, and judges it. One that is installed is judged by what
+    /// runs while its files are not at hand.
+    fn apply(
+        &mut self,
+        stage: &'static Stage,
+        target: &Target,
+        storage: &Storage,
+        look: Look<'_>,
+        is_installed: bool,
+    ) -> Judgement {
+        let mut missing = Vec::new();
+        let mut failed = None;
+        for wanted in render::files(stage, target) {
+            match self.view.files.get(&wanted) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => failed = Some(error),
+                None => missing.push(wanted),
+            }
+        }
+        let is_false = matches!(failed, Some(ManifestError::WrongChecksum { .. }));
+        if let Some(error) = failed.filter(|_| is_false || !is_installed) {
+            return health::hopeless(error.reason(), error.to_string());
+        }
+        let names: Vec<String> = missing.iter().map(Wanted::path).collect();
+        self.decision.fetch.extend(missing);
+        if is_installed && (failed.is_some() || !names.is_empty()) {
+            return health::stage(stage, look);
+        }
+        if !names.is_empty() {
+            let message = format!("{} is fetched", names.join(", "));
+            return health::changing("Fetching", message);
+        }
+        let of = Ingredients {
+            spec: &self.view.resource.spec,
+            target,
+            storage,
+            files: self.view.files,
+        };
+        match render::objects(stage, of) {
+            Ok(desired) => {
+                let look = Look {
+                    desired: &desired,
+                    ..look
+                };
+                // What is not there yet is not missing.
+                let applying = health::applying(look).filter(|_| !is_installed);
+                let judgement = applying.unwrap_or_else(|| health::stage(stage, look));
+                self.decision.apply.extend(desired);
+                judgement
+            }
+            Err(error) => health::hopeless(error.reason(), error.to_string()),
+        }
+    }
+
+    /// Settles the devices: what Ceph is given now, and what keeps a cluster
+    /// from being made.
+    fn devices(&mut self, upgrade: bool) -> Given {
+        let view = self.view;
+        let storage = &view.resource.spec.storage;
+        let cluster = view.seen.get(&cluster_key());
+        let known = Known {
+            hostnames: view.hostnames.clone(),
+            inventories: view.inventories.clone(),
+            settled: self.before.devices.clone(),
+            in_cluster: cluster.map(device::in_cluster).unwrap_or_default(),
+        };
+        let mut settlement = device::settle(&storage.nodes, &known);
+        for problem in &settlement.problems {
+            let waiting = problem.is_waiting();
+            self.problems.push(Problem {
+                reason: problem.reason(),
+                message: problem.to_string(),
+                waiting,
+            });
+        }
+        self.problems.extend(room(storage));
+        let ceph = self.ceph_now(&known);
+        // What may be wanted after all is not taken from Ceph, nor is anything
+        // in the midst of an upgrade.
+        let removing = &self.before.removing;
+        let paused = settlement.unclear.iter().filter(|d| removing.contains(d));
+        let dropped: Vec<SettledDevice> =
+            settlement.dropped.iter().chain(paused).cloned().collect();
+        let busy = health::changing("Upgrading", "it is being upgraded");
+        let plan = purge::plan(&purge::View {
+            storage,
+            wanted: &settlement.devices,
+            dropped: &dropped,
+            removing,
+            osds: view.osds,
+            ceph: if upgrade { &busy } else { &ceph },
+        });
+        self.problems.extend(plan.problems.iter().cloned());
+        match &plan.action {
+            Some(purge::Action::WriteDown(device)) => {
+                self.decision.status.removing.push(device.clone());
+            }
+            Some(purge::Action::Forget(device)) => {
+                self.decision
+                    .status
+                    .removing
+                    .retain(|other| other != device);
+            }
+            _ => self.decision.purge.clone_from(&plan.action),
+        }
+        // Also what is given up is remembered as long as Ceph has it.
+        self.decision.status.devices = settlement.devices.clone();
+        let kept = settlement.unclear.iter().chain(&settlement.dropped);
+        self.decision.status.devices.extend(kept.cloned());
+        let held = self.hold(&mut settlement, &known);
+        self.tell(&settlement, &known);
+        Given {
+            storage: settlement.storage(&plan.kept),
+            held,
+            ceph,
+            devices: self.serving(&known),
+        }
+    }
+
+    /// How many devices Ceph is to serve with now: one that is being given up
+    /// may have stopped already.
+    fn serving(&self, known: &Known) -> usize {
+        let given = known.in_cluster.len();
+        given.saturating_sub(self.before.removing.len())
+    }
+
+    /// How Ceph is by the devices that it has.
+    fn ceph_now(&self, known: &Known) -> Judgement {
+        let default = hypercloud_api::HealthPolicy::default();
+        let policy = self.view.resource.spec.storage.health.as_ref();
+        health::cluster::judge(&health::cluster::View {
+            object: self.view.seen.get(&cluster_key()),
+            others: health::cluster::others(self.view.seen),
+            serving: health::serving_osds(self.view.seen),
+            devices: self.serving(known),
+            policy: policy.unwrap_or(&default),
+            now: self.view.now,
+        })
+    }
+
+    /// Takes what is not written down yet out of what Ceph is given, and says
+    /// what keeps a cluster from being made.
+    fn hold(&self, settlement: &mut Settlement, known: &Known) -> Option<String> {
+        let written = |device: &SettledDevice| {
+            let pair = (device.hostname.clone(), device.by_id.clone());
+            self.before.devices.contains(device) || known.in_cluster.contains(&pair)
+        };
+        let all = settlement.devices.len();
+        settlement.devices.retain(written);
+        if let Some(problem) = settlement.problems.first() {
+            return Some(problem.to_string());
+        }
+        (settlement.devices.len() < all).then(|| "the devices are being settled".to_owned())
+    }
+
+    /// Says what a change will cost, once: while it is not made.
+    fn tell(&mut self, settlement: &Settlement, known: &Known) {
+        let key = Key::namespaced(
+            "ceph.rook.io/v1",
+            "CephBlockPool",
+            crate::ROOK_NAMESPACE,
+            crate::BLOCK,
+        );
+        let pool = self.view.seen.get(&key);
+        let had = pool.and_then(|pool| pool["spec"]["replicated"]["size"].as_i64());
+        self.decision.notices = change::notices(&Change {
+            in_cluster: &known.in_cluster,
+            devices: &settlement.devices,
+            replicas: (had, self.view.resource.spec.storage.replicas),
+        });
+    }
+
+    /// What was installed and is asked for no more goes where it holds no
+    /// data.
+    fn unwanted(&mut self) {
+        let spec = &self.view.resource.spec;
+        let wanted: BTreeSet<&str> = stage::wanted(spec).map(|stage| stage.name).collect();
+        for name in ["toolbox", "cdi", "cdi-operator"] {
+            if wanted.contains(name) {
+                continue;
+            }
+            let seen = self.view.seen;
+            let there: Vec<&Key> = seen
+                .of_stage(name)
+                .filter(|key| key.kind != "CustomResourceDefinition")
+                .collect();
+            let standing = there.iter().filter(|key| !seen.is_going(key));
+            self.decision
+                .remove
+                .extend(standing.map(|key| (*key).clone()));
+            if !there.is_empty() {
+                // The operator takes its resource away first.
+                break;
+            }
+        }
+    }
+
+    fn sum_up(&mut self, target: Option<&Target>) {
+        let generation = self.view.resource.metadata.generation.unwrap_or_default();
+        let status = &mut self.decision.status;
+        let of = |name: &str| Some(stage::named(name)?.version(target?));
+        let whole = state::whole(&status.components, &self.problems, &of, None);
+        status.versions = ground::reported(&status.components);
+        ground::write(status, &whole, generation, &Time(self.view.now));
+    }
+}
+
+/// That there is no room for every copy, where that is so.
+fn room(storage: &StorageCluster) -> Option<Problem> {
+    let (places, what) = match storage.failure_domain.unwrap_or_default() {
+        FailureDomain::Host => (storage.nodes.len(), "node"),
+        FailureDomain::Osd => {
+            let devices = storage.nodes.iter().map(|node| node.devices.len());
+            (devices.sum(), "device")
+        }
+    };
+    let replicas = usize::try_from(storage.replicas).unwrap_or(usize::MAX);
+    (places < replicas).then(|| Problem {
+        reason: "TooFewPlaces",
+        message: format!(
+            "{replicas} copies go to another {what} each, and {places} of them are in storage.nodes: add some, or ask for fewer copies"
+        ),
+        waiting: false,
+    })
+}
+
+/// Whether an upgrade has begun, so that daemons restart; not one that waits.
+fn is_upgrading(steps: &[Step], target: &Target, components: &[StorageComponent]) -> bool {
+    let is_old = |step: &&Step| {
+        let version = ground::version(step.stage, components);
+        version.is_some_and(|version| version != step.stage.version(target))
+    };
+    let is_new =
+        |step: &&Step| ground::version(step.stage, components) == Some(step.stage.version(target));
+    let is_mixed = |by: By| {
+        let of = || steps.iter().filter(|step| step.stage.by == by);
+        of().any(|step| is_old(&step)) && of().any(|step| is_new(&step))
+    };
+    let begins = steps
+        .iter()
+        .any(|step| step.what == Move::Apply && is_old(&step));
+    begins || is_mixed(By::Rook) || is_mixed(By::Ceph)
+}
+
+/// What is to run, but for the stage's own version.
+fn as_it_is(stage: &Stage, target: &Target, version: Version) -> Target {
+    let mut target = *target;
+    match stage.by {
+        By::Snapshotter => target.snapshotter = version,
+        By::Rook => target.rook = version,
+        By::Ceph => target.ceph = version,
+        By::Cdi => target.cdi = version,
+    }
+    target
+}
+
+/// The versions of what was ready last.
+fn versions(components: &[StorageComponent]) -> RunningVersions {
+    let of = |name: &str| {
+        let component = components.iter().find(|component| component.name == name);
+        component.and_then(|component| component.version.clone())
+    };
+    RunningVersions {
+        rook: of("rook-operator"),
+        ceph: of("ceph-cluster"),
+    }
+}

@@ -1,0 +1,112 @@
+//! What a decision stands on, and how it is written down.
+
+use hypercloud_api::conditions::set;
+use hypercloud_api::{HyperCloudStorageStatus, RunningVersions, StorageComponent};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::ROOK_NAMESPACE;
+use crate::health::cluster_key;
+use crate::object::{Key, Seen};
+use crate::stage::{self, By, STAGES, Stage};
+use crate::state::{Whole, conditions};
+use crate::version::{Running, Version};
+
+/// Stages of which a storage that runs without a status has all.
+const GROUND: [&str; 5] = [
+    "rook-definitions",
+    "rook-common",
+    "csi-operator",
+    "rook-operator",
+    "ceph-cluster",
+];
+
+/// The version with which a stage was ready last.
+pub(super) fn version(stage: &Stage, components: &[StorageComponent]) -> Option<Version> {
+    let component = components.iter().find(|c| c.name == stage.name)?;
+    component.version.as_deref()?.parse().ok()
+}
+
+/// The newest that any component runs, or that is seen to run: an upgrade that
+/// has begun is not turned round.
+pub(super) fn running(components: &[StorageComponent], seen: &Seen) -> Running {
+    let newest = |by: By| {
+        let stages = STAGES.iter().filter(|stage| stage.by == by);
+        stages.filter_map(|stage| version(stage, components)).max()
+    };
+    let live = live(seen);
+    Running {
+        rook: newest(By::Rook).max(live.rook),
+        ceph: newest(By::Ceph).max(live.ceph),
+    }
+}
+
+/// What is seen to run: the operator's image, and the version that Rook found
+/// in Ceph's.
+fn live(seen: &Seen) -> Running {
+    let operator = Key::namespaced(
+        "apps/v1",
+        "Deployment",
+        ROOK_NAMESPACE,
+        "rook-ceph-operator",
+    );
+    let image = seen.get(&operator).and_then(|object| {
+        let containers = &object["spec"]["template"]["spec"]["containers"];
+        containers[0]["image"].as_str()
+    });
+    let tag = image
+        .and_then(|image| image.rsplit_once(':'))
+        .map(|(_, tag)| tag);
+    let ceph = seen.get(&cluster_key()).and_then(|cluster| {
+        let version = cluster["status"]["version"]["version"].as_str()?;
+        version.split('-').next()
+    });
+    Running {
+        rook: tag.and_then(|tag| tag.parse().ok()),
+        ceph: ceph.and_then(|version| version.parse().ok()),
+    }
+}
+
+/// Components of a storage that runs and has no status, as after it was let
+/// go: by these it is upgraded and not installed anew.
+pub(super) fn taken_up(seen: &Seen) -> Vec<StorageComponent> {
+    let live = live(seen);
+    let version = |stage: &Stage| match stage.by {
+        By::Rook => live.rook,
+        By::Ceph => live.ceph,
+        By::Snapshotter | By::Cdi => None,
+    };
+    if live.rook.is_none() || live.ceph.is_none() {
+        return Vec::new();
+    }
+    GROUND
+        .into_iter()
+        .filter_map(stage::named)
+        .map(|stage| StorageComponent {
+            name: stage.name.to_owned(),
+            version: version(stage).map(|version| version.to_string()),
+            ..StorageComponent::default()
+        })
+        .collect()
+}
+
+/// What runs, as it is reported.
+pub(super) fn reported(components: &[StorageComponent]) -> Option<RunningVersions> {
+    let versions = super::versions(components);
+    (versions != RunningVersions::default()).then_some(versions)
+}
+
+/// Writes what the whole is into a status.
+pub(super) fn write(
+    status: &mut HyperCloudStorageStatus,
+    whole: &Whole,
+    generation: i64,
+    now: &Time,
+) {
+    status.state = Some(whole.state);
+    status.ready = Some(whole.ready.clone());
+    status.message = Some(whole.message.clone()).filter(|message| !message.is_empty());
+    status.observed_generation = Some(generation);
+    for update in conditions(&status.components, whole) {
+        set(&mut status.conditions, update, generation, now);
+    }
+}

@@ -1,0 +1,219 @@
+//! Whether Ceph is well, by its CephCluster.
+//!
+//! The condition `Ready` says nothing: it stays `True` when Ceph fails later,
+//! and Rook sets it without a single device. What counts is the phase, the
+//! state, what Ceph said of itself at the last look, that there was one a
+//! moment ago, and that every device has an OSD that serves.
+
+use hypercloud_api::{HealthPolicy, WarningsPolicy};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::{Judgement, changing, hopeless, is_observed, lacking, unhealthy, warned};
+use crate::object::Seen;
+use crate::{CEPH_CLUSTER, ROOK_CONFIRMATION, ROOK_NAMESPACE};
+
+/// How old Rook's last look at Ceph may be. It looks every 15 seconds, and a
+/// look may take as long.
+const FRESH: SignedDuration = SignedDuration::from_secs(120);
+
+/// What is seen of Ceph.
+#[derive(Clone, Debug)]
+pub struct View<'a> {
+    /// The CephCluster.
+    pub object: Option<&'a Value>,
+    /// Names of other CephClusters in the namespace.
+    pub others: Vec<String>,
+    /// OSDs that serve.
+    pub serving: usize,
+    /// Devices that Ceph was given.
+    pub devices: usize,
+    /// What HEALTH_WARN means.
+    pub policy: &'a HealthPolicy,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// Names of CephClusters beside ours.
+#[must_use]
+pub fn others(seen: &Seen) -> Vec<String> {
+    seen.of_kind("ceph.rook.io", "CephCluster")
+        .filter(|object| object["metadata"]["namespace"] == ROOK_NAMESPACE)
+        .filter_map(|object| object["metadata"]["name"].as_str())
+        .filter(|name| *name != CEPH_CLUSTER)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// How Ceph is.
+#[must_use]
+pub fn judge(view: &View<'_>) -> Judgement {
+    let Some(object) = view.object else {
+        return unhealthy("CephClusterMissing", "there is no CephCluster");
+    };
+    spoilt(object, view)
+        .or_else(|| reconciled(object))
+        .or_else(|| fresh(object, view.now))
+        .unwrap_or_else(|| said(object, view).or_worse(devices(view)))
+}
+
+/// What keeps Rook from doing anything for the cluster while its status goes
+/// on saying what it said.
+fn spoilt(object: &Value, view: &View<'_>) -> Option<Judgement> {
+    if !object["metadata"]["deletionTimestamp"].is_null() {
+        let message = "somebody deleted the CephCluster: it goes as soon as nothing depends on it";
+        return Some(hopeless("CephClusterDeleted", message));
+    }
+    if !view.others.is_empty() {
+        let names = view.others.join(", ");
+        let message = format!(
+            "Rook takes one CephCluster in a namespace, and there is {names} beside ours in {ROOK_NAMESPACE}: remove it"
+        );
+        return Some(hopeless("SecondCephCluster", message));
+    }
+    if object["spec"]["cleanupPolicy"]["confirmation"] == ROOK_CONFIRMATION {
+        let message = "somebody confirmed in the CephCluster that its data may be destroyed, and Rook does nothing for it any more: remove cleanupPolicy.confirmation";
+        return Some(hopeless("CleanupConfirmed", message));
+    }
+    None
+}
+
+/// Whether Rook did what it was told.
+fn reconciled(object: &Value) -> Option<Judgement> {
+    let status = &object["status"];
+    let text = |name: &str| status[name].as_str().unwrap_or_default();
+    let (phase, state) = (text("phase"), text("state"));
+    let why = match text("message") {
+        "" => String::new(),
+        message => format!(": {message}"),
+    };
+    if phase.is_empty() && state.is_empty() {
+        let message =
+            "Rook has said nothing of the CephCluster: if that lasts, its operator's log says why";
+        return Some(unhealthy("CephClusterUntouched", message));
+    }
+    if state == "Error" || phase == "Failure" {
+        let message = format!("Rook failed{why}");
+        return Some(unhealthy("CephClusterFailed", message));
+    }
+    if !is_observed(object) {
+        let message = "Rook has not taken up the last change of the CephCluster yet";
+        return Some(changing("CephClusterChanging", message));
+    }
+    match (phase, state) {
+        ("Ready", "Created") => None,
+        ("Progressing" | "Connecting", _) | ("Ready", "Creating" | "Updating") => {
+            let message = format!("Rook works on the CephCluster{why}");
+            Some(changing("CephClusterChanging", message))
+        }
+        _ => {
+            let message = format!("the CephCluster is {phase} ({state}){why}");
+            Some(unhealthy("CephClusterNotReady", message))
+        }
+    }
+}
+
+/// Whether Rook looked at Ceph a moment ago.
+fn fresh(object: &Value, now: Timestamp) -> Option<Judgement> {
+    let ceph = &object["status"]["ceph"];
+    if ceph["health"].as_str().unwrap_or_default().is_empty() {
+        let message = "Rook has not looked at Ceph yet";
+        return Some(unhealthy("CephUnseen", message));
+    }
+    let checked = ceph["lastChecked"].as_str().unwrap_or_default();
+    let age = checked
+        .parse::<Timestamp>()
+        .map(|checked| now.duration_since(checked));
+    match age {
+        Ok(age) if age <= FRESH => None,
+        Ok(age) => {
+            let message = format!(
+                "Rook looked at Ceph {} seconds ago and not since: see to its operator",
+                age.as_secs()
+            );
+            Some(unhealthy("CephStatusStale", message))
+        }
+        Err(_) => {
+            let message = format!("when Rook looked at Ceph cannot be told ({checked:?})");
+            Some(unhealthy("CephStatusStale", message))
+        }
+    }
+}
+
+/// What Ceph said.
+fn said(object: &Value, view: &View<'_>) -> Judgement {
+    let ceph = &object["status"]["ceph"];
+    let health = ceph["health"].as_str().unwrap_or_default();
+    let checks = checks(&ceph["details"]);
+    match health {
+        "HEALTH_OK" => Judgement::healthy(),
+        "HEALTH_WARN" => {
+            let matters: Vec<&(String, String)> = checks
+                .iter()
+                .filter(|(name, _)| !view.policy.ignore.contains(name))
+                .collect();
+            // A warning that names no check is one all the same.
+            if matters.is_empty() && !checks.is_empty() {
+                return Judgement::healthy();
+            }
+            let message = format!("Ceph warns: {}", listed(&matters));
+            match view.policy.warnings.unwrap_or_default() {
+                WarningsPolicy::Tolerate => warned("CephWarns", message),
+                WarningsPolicy::Refuse => lacking("CephWarns", message),
+            }
+        }
+        "HEALTH_ERR" => match checks.iter().find(|(name, _)| name == "error") {
+            // Rook says the same of a Ceph that does not answer.
+            Some((_, message)) => {
+                let message = format!("Ceph does not answer: {message}");
+                unhealthy("CephUnreachable", message)
+            }
+            None => {
+                let all: Vec<&(String, String)> = checks.iter().collect();
+                unhealthy("CephFails", format!("Ceph fails: {}", listed(&all)))
+            }
+        },
+        other => {
+            let message = format!("Ceph's health is {other:?}, which means nothing here");
+            unhealthy("CephHealthUnknown", message)
+        }
+    }
+}
+
+/// Checks by name, with what they say.
+fn checks(details: &Value) -> Vec<(String, String)> {
+    let map = details.as_object();
+    map.into_iter()
+        .flatten()
+        .map(|(name, check)| {
+            let message = check["message"].as_str().unwrap_or_default();
+            (name.clone(), message.to_owned())
+        })
+        .collect()
+}
+
+fn listed(checks: &[&(String, String)]) -> String {
+    let texts: Vec<String> = checks
+        .iter()
+        .map(|(name, message)| format!("{name} ({message})"))
+        .collect();
+    if texts.is_empty() {
+        return "it does not say of what".to_owned();
+    }
+    texts.join("; ")
+}
+
+/// Whether every device has an OSD that serves. Rook says Ready without one.
+fn devices(view: &View<'_>) -> Judgement {
+    if view.devices == 0 {
+        return hopeless("NoDevices", "Ceph was given no device at all");
+    }
+    if view.serving < view.devices {
+        let message = format!(
+            "{} of {} devices serve: the logs of the pods rook-ceph-osd-prepare-* and rook-ceph-osd-* in {ROOK_NAMESPACE} say what became of the others",
+            view.serving, view.devices
+        );
+        return lacking("OsdsMissing", message);
+    }
+    Judgement::healthy()
+}

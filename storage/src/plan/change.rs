@@ -1,0 +1,147 @@
+//! What a change of the specification will cost, said when it begins.
+
+use std::collections::BTreeSet;
+
+use hypercloud_api::SettledDevice;
+
+/// Something that people are told of by an Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// One CamelCase word.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+/// What changes between two looks, of a storage that runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// Node and name of every device that the CephCluster has.
+    pub in_cluster: &'a BTreeSet<(String, String)>,
+    /// Devices that it is to have.
+    pub devices: &'a [SettledDevice],
+    /// Copies that there are, and that there are to be.
+    pub replicas: (Option<i64>, i32),
+}
+
+/// What people are told before the change is made. Nothing of a storage that
+/// is being installed.
+#[must_use]
+pub fn notices(change: &Change<'_>) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    if change.in_cluster.is_empty() {
+        return notices;
+    }
+    let known: BTreeSet<&str> = change
+        .in_cluster
+        .iter()
+        .map(|(hostname, _)| hostname.as_str())
+        .collect();
+    let mut hostnames: Vec<&str> = Vec::new();
+    for device in change.devices {
+        let pair = (device.hostname.clone(), device.by_id.clone());
+        if !change.in_cluster.contains(&pair) && !hostnames.contains(&device.hostname.as_str()) {
+            hostnames.push(&device.hostname);
+        }
+    }
+    for hostname in hostnames {
+        let added: Vec<&str> = change
+            .devices
+            .iter()
+            .filter(|device| device.hostname == hostname)
+            .filter(|device| {
+                let pair = (device.hostname.clone(), device.by_id.clone());
+                !change.in_cluster.contains(&pair)
+            })
+            .map(|device| device.by_id.as_str())
+            .collect();
+        let added = added.join(", ");
+        notices.push(if known.contains(hostname) {
+            Notice {
+                reason: "DevicesAdded",
+                message: format!(
+                    "{hostname} gets {added}: the OSDs of the node restart one after another, and data moves to the new ones; disks stay usable, and are slower meanwhile"
+                ),
+            }
+        } else {
+            Notice {
+                reason: "NodeAdded",
+                message: format!(
+                    "{hostname} joins with {added}: data moves to it; disks stay usable, and are slower meanwhile"
+                ),
+            }
+        });
+    }
+    if let (Some(had), wanted) = change.replicas
+        && had < i64::from(wanted)
+    {
+        notices.push(Notice {
+            reason: "ReplicasRaised",
+            message: format!(
+                "{had} copies of everything become {wanted}: that takes room and time, and Ceph warns until it is done"
+            ),
+        });
+    }
+    notices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(hostname: &str, by_id: &str) -> SettledDevice {
+        SettledDevice {
+            hostname: hostname.into(),
+            device: by_id.into(),
+            by_id: by_id.into(),
+            device_class: None,
+        }
+    }
+
+    fn reasons(
+        had: &[(&str, &str)],
+        wanted: &[SettledDevice],
+        replicas: (Option<i64>, i32),
+    ) -> Vec<&'static str> {
+        let in_cluster = had
+            .iter()
+            .map(|(hostname, by_id)| ((*hostname).to_owned(), (*by_id).to_owned()))
+            .collect();
+        let change = Change {
+            in_cluster: &in_cluster,
+            devices: wanted,
+            replicas,
+        };
+        notices(&change).iter().map(|n| n.reason).collect()
+    }
+
+    #[test]
+    fn what_is_added_is_told_once_for_each_node() {
+        let wanted = [
+            device("a", "1"),
+            device("a", "2"),
+            device("a", "3"),
+            device("b", "4"),
+        ];
+        assert_eq!(
+            reasons(&[("a", "1")], &wanted, (Some(3), 3)),
+            ["DevicesAdded", "NodeAdded"]
+        );
+    }
+
+    #[test]
+    fn an_installation_and_what_stays_are_not_told() {
+        assert!(reasons(&[], &[device("a", "1")], (None, 3)).is_empty());
+        let same = [device("a", "1")];
+        assert!(reasons(&[("a", "1")], &same, (Some(3), 3)).is_empty());
+    }
+
+    #[test]
+    fn more_copies_are_told() {
+        let same = [device("a", "1")];
+        assert_eq!(
+            reasons(&[("a", "1")], &same, (Some(2), 3)),
+            ["ReplicasRaised"]
+        );
+    }
+}

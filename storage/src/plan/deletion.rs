@@ -1,0 +1,257 @@
+//! How the storage is removed.
+//!
+//! Without the confirmation it is only let go of: everything runs on, and a
+//! new HyperCloudStorage takes it up again. With it, everything goes in the
+//! order below, and nothing begins while somebody's data is in use.
+//!
+//! Invariant: the CephCluster is deleted, and Rook told to destroy its data,
+//! only with the confirmation, without blockers, and with nothing of ours
+//! left above it.
+
+mod job;
+mod order;
+
+pub use job::{ANNOTATION_CLEANED, CleanupJob, JobState, cleanup_jobs};
+pub use order::{Layer, ORDER};
+
+use std::collections::BTreeSet;
+
+use hypercloud_api::DefinitionsPolicy;
+
+use crate::health::cluster_key;
+use crate::object::{Key, Seen};
+use crate::stage::STAGES;
+use crate::{ROOK_CONFIRMATION, ROOK_NAMESPACE};
+
+/// What is done next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing but to look again.
+    Wait {
+        /// One CamelCase word.
+        reason: &'static str,
+        /// For people.
+        message: String,
+        /// What keeps it from going on.
+        blockers: Vec<String>,
+    },
+    /// These objects are deleted.
+    Delete(Vec<Key>),
+    /// The nodes that Ceph runs on are written to the status; none once they
+    /// are clean.
+    RecordHosts(Vec<String>),
+    /// Rook is told to destroy the data.
+    Confirm,
+    /// The finalizer is taken away.
+    Release,
+}
+
+/// What uses the storage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Users {
+    /// Claims with volumes of ours, and claims of our class, as
+    /// `namespace/name`.
+    pub claims: Vec<String>,
+    /// Volumes of ours that no claim has any more.
+    pub volumes: Vec<String>,
+    /// Snapshots' contents of ours.
+    pub snapshots: Vec<String>,
+    /// Claims of buckets but for our own, as `namespace/name`.
+    pub buckets: Vec<String>,
+    /// Resources of Rook in the namespace that are not ours, on which the
+    /// CephCluster's deletion would wait, as `CephFilesystem name`.
+    pub others: Vec<String>,
+}
+
+/// What is seen.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Whether the data may be destroyed.
+    pub confirmed: bool,
+    /// What becomes of definitions.
+    pub definitions: DefinitionsPolicy,
+    /// What uses the storage.
+    pub users: &'a Users,
+    /// What is in the cluster.
+    pub seen: &'a Seen,
+    /// Nodes that Ceph's daemons run on.
+    pub hosts: &'a [String],
+    /// Nodes that were written down.
+    pub recorded: &'a [String],
+    /// Rook's jobs.
+    pub jobs: &'a [CleanupJob],
+    /// Names of definitions of which objects are left.
+    pub definitions_in_use: &'a BTreeSet<String>,
+    /// Whether volumes of other drivers have snapshots, for which the snapshot
+    /// controller is needed.
+    pub foreign_snapshots: bool,
+}
+
+/// What is done next.
+#[must_use]
+pub fn next(view: &View<'_>) -> Step {
+    if !view.confirmed {
+        return Step::Release;
+    }
+    for layer in ORDER {
+        if let Some(step) = within(*layer, view) {
+            return step;
+        }
+    }
+    Step::Release
+}
+
+fn within(layer: Layer, view: &View<'_>) -> Option<Step> {
+    match layer {
+        Layer::Users => blocked(view),
+        Layer::Stage(name) => {
+            let keys = view.seen.of_stage(name).filter(|key| !is_definition(key));
+            view.remove(keys.cloned().collect())
+        }
+        Layer::Kinds(name, kinds) => {
+            let keys = view.seen.of_stage(name);
+            let keys = keys.filter(|key| kinds.contains(&key.kind.as_str()));
+            view.remove(keys.cloned().collect())
+        }
+        Layer::CephCluster => ceph(view),
+        Layer::CleanupJobs => jobs(view),
+        Layer::CsiResources => {
+            let keys = view
+                .seen
+                .keys()
+                .filter(|key| key.group() == "csi.ceph.io")
+                .filter(|key| key.namespace.as_deref() == Some(ROOK_NAMESPACE));
+            view.remove(keys.cloned().collect())
+        }
+        Layer::SnapshotController if view.foreign_snapshots => None,
+        Layer::SnapshotController => within(Layer::Stage("snapshot-controller"), view),
+        Layer::Definitions => definitions(view),
+    }
+}
+
+impl View<'_> {
+    /// Removes what of these is there, and waits until it is gone.
+    fn remove(&self, keys: Vec<Key>) -> Option<Step> {
+        let there: Vec<Key> = keys.into_iter().filter(|key| self.seen.has(key)).collect();
+        let first = there.first()?.to_string();
+        let standing: Vec<Key> = there
+            .into_iter()
+            .filter(|key| !self.seen.is_going(key))
+            .collect();
+        if standing.is_empty() {
+            let message = format!("{first} is being deleted");
+            return Some(waiting("Removing", message, Vec::new()));
+        }
+        Some(Step::Delete(standing))
+    }
+}
+
+fn waiting(reason: &'static str, message: String, blockers: Vec<String>) -> Step {
+    Step::Wait {
+        reason,
+        message,
+        blockers,
+    }
+}
+
+fn is_definition(key: &Key) -> bool {
+    key.kind == "CustomResourceDefinition"
+}
+
+/// What uses the storage is named, and waited for.
+fn blocked(view: &View<'_>) -> Option<Step> {
+    let users = view.users;
+    let named = [
+        ("PersistentVolumeClaim", &users.claims),
+        ("PersistentVolume", &users.volumes),
+        ("VolumeSnapshotContent", &users.snapshots),
+        ("ObjectBucketClaim", &users.buckets),
+    ];
+    let mut blockers: Vec<String> = named
+        .iter()
+        .flat_map(|(kind, names)| names.iter().map(move |name| format!("{kind} {name}")))
+        .collect();
+    blockers.extend(users.others.iter().cloned());
+    if blockers.is_empty() {
+        return None;
+    }
+    const SHOWN: usize = 10;
+    let mut shown: Vec<&str> = blockers.iter().take(SHOWN).map(String::as_str).collect();
+    let more = format!("{} more", blockers.len().saturating_sub(SHOWN));
+    if blockers.len() > SHOWN {
+        shown.push(&more);
+    }
+    let message = format!("delete what is in use first: {}", shown.join(", "));
+    Some(waiting("StorageInUse", message, blockers))
+}
+
+/// The CephCluster: its nodes are written down, Rook is told to destroy the
+/// data, and it goes.
+fn ceph(view: &View<'_>) -> Option<Step> {
+    let key = cluster_key();
+    let cluster = view.seen.get(&key)?;
+    if view.seen.is_going(&key) {
+        let message = format!("{key} is being deleted");
+        return Some(waiting("Removing", message, Vec::new()));
+    }
+    // Rook cleans the nodes that have daemons when the cluster goes: one that
+    // has none any more is not waited for.
+    let hosts: BTreeSet<&String> = view.hosts.iter().collect();
+    if !view.recorded.iter().eq(hosts.iter().copied()) {
+        return Some(Step::RecordHosts(hosts.into_iter().cloned().collect()));
+    }
+    if cluster["spec"]["cleanupPolicy"]["confirmation"] != ROOK_CONFIRMATION {
+        return Some(Step::Confirm);
+    }
+    Some(Step::Delete(vec![key]))
+}
+
+/// Every node that was written down is cleaned, by a job that Rook makes when
+/// Ceph's daemons are gone: its operator has to run until then.
+fn jobs(view: &View<'_>) -> Option<Step> {
+    let of = |host: &String| view.jobs.iter().find(|job| &job.hostname == host);
+    let mut failed = Vec::new();
+    let mut missing = Vec::new();
+    for host in view.recorded {
+        match of(host).map(|job| job.state) {
+            Some(JobState::Complete) => {}
+            Some(JobState::Failed) => failed.push(host.as_str()),
+            Some(JobState::Running) | None => missing.push(host.as_str()),
+        }
+    }
+    if !failed.is_empty() {
+        let names = failed.join(", ");
+        let message = format!(
+            "the job that cleans {names} failed: its log in {ROOK_NAMESPACE} says why; once the node is clean, set the annotation {ANNOTATION_CLEANED}=true on the job"
+        );
+        let blockers = failed.iter().map(|host| format!("Node {host}")).collect();
+        return Some(waiting("CleanupFailed", message, blockers));
+    }
+    if missing.is_empty() {
+        // Done, and remembered so: the jobs go with their namespace.
+        return (!view.recorded.is_empty()).then(|| Step::RecordHosts(Vec::new()));
+    }
+    let message = format!(
+        "Rook cleans {}; on the job of a node that does not come back, set the annotation {ANNOTATION_CLEANED}=true",
+        missing.join(", ")
+    );
+    Some(waiting("CleaningNodes", message, Vec::new()))
+}
+
+/// Definitions go where that is the policy, but for those of which objects
+/// are left.
+fn definitions(view: &View<'_>) -> Option<Step> {
+    if view.definitions == DefinitionsPolicy::Keep {
+        return None;
+    }
+    let keys = STAGES
+        .iter()
+        .rev()
+        .flat_map(|stage| view.seen.of_stage(stage.name))
+        .filter(|key| is_definition(key))
+        .filter(|key| !view.definitions_in_use.contains(&key.name));
+    view.remove(keys.cloned().collect())
+}
+
+#[cfg(test)]
+mod tests;

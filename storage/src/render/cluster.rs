@@ -1,0 +1,129 @@
+//! The CephCluster.
+
+use hypercloud_api::{HyperCloudStorageSpec, StorageCluster, StorageNetwork};
+use hypercloud_inventory::rook::Storage;
+use serde_json::{Value, json};
+
+use super::ceph_image;
+use crate::version::Target;
+use crate::{CEPH_CLUSTER, ROOK_CONFIRMATION, ROOK_NAMESPACE};
+
+/// How often Rook asks Ceph how it is. Its own minute would hide a failure
+/// for twice as long as this system may.
+const STATUS_INTERVAL: &str = "15s";
+
+/// Where monitors keep their data.
+pub const DATA_DIR: &str = "/var/lib/rook";
+
+/// What becomes of the data when the CephCluster is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// It stays on the devices. Nothing is said to Rook, so that what somebody
+    /// else said is seen.
+    Kept,
+    /// It is destroyed. Rook does nothing else for the cluster from then on.
+    Destroyed,
+}
+
+/// How many monitors there are.
+#[must_use]
+pub fn monitors(storage: &StorageCluster) -> i32 {
+    storage
+        .mons
+        .unwrap_or(if storage.nodes.len() >= 3 { 3 } else { 1 })
+}
+
+/// The CephCluster of a specification, on these devices and no others.
+#[must_use]
+pub fn ceph_cluster(
+    spec: &HyperCloudStorageSpec,
+    target: &Target,
+    devices: &Storage,
+    data: Data,
+) -> Value {
+    let storage = &spec.storage;
+    let sanitize = spec
+        .cleanup
+        .as_ref()
+        .and_then(|cleanup| cleanup.sanitize)
+        .unwrap_or_default();
+    let managers = if storage.nodes.len() > 1 { 2 } else { 1 };
+    let mut cluster = json!({
+        "apiVersion": "ceph.rook.io/v1",
+        "kind": "CephCluster",
+        "metadata": {"name": CEPH_CLUSTER, "namespace": ROOK_NAMESPACE},
+        "spec": {
+            "cephVersion": {"image": ceph_image(target.ceph), "allowUnsupported": false},
+            "dataDirHostPath": storage.data_dir_host_path.as_deref().unwrap_or(DATA_DIR),
+            "skipUpgradeChecks": false,
+            "continueUpgradeAfterChecksEvenIfNotHealthy": false,
+            "mon": {"count": monitors(storage), "allowMultiplePerNode": false},
+            "mgr": {"count": managers, "allowMultiplePerNode": false},
+            "dashboard": {"enabled": true, "ssl": true},
+            "crashCollector": {"disable": false},
+            "priorityClassNames": {
+                "mon": "system-node-critical",
+                "osd": "system-node-critical",
+                "mgr": "system-cluster-critical",
+            },
+            "storage": devices,
+            "disruptionManagement": {"managePodBudgets": true},
+            "cleanupPolicy": {
+                "sanitizeDisks": {
+                    "method": sanitize.as_rook(),
+                    "dataSource": "zero",
+                    "iteration": 1,
+                },
+                "allowUninstallWithVolumes": false,
+            },
+            "healthCheck": {"daemonHealth": {"status": {"interval": STATUS_INTERVAL}}},
+        },
+    });
+    let body = &mut cluster["spec"];
+    if data == Data::Destroyed {
+        body["cleanupPolicy"]["confirmation"] = json!(ROOK_CONFIRMATION);
+    }
+    if !storage.resources.is_empty() {
+        body["resources"] = json!(storage.resources);
+    }
+    if let Some(network) = &storage.network {
+        body["network"] = self::network(network);
+    }
+    cluster
+}
+
+fn network(network: &StorageNetwork) -> Value {
+    let mut rendered = json!({});
+    if network.host_network == Some(true) {
+        rendered["provider"] = json!("host");
+        let mut ranges = json!({});
+        for (name, range) in [
+            ("public", &network.public_ranges),
+            ("cluster", &network.cluster_ranges),
+        ] {
+            if let Some(range) = range {
+                ranges[name] = json!(range);
+            }
+        }
+        if ranges != json!({}) {
+            rendered["addressRanges"] = ranges;
+        }
+    }
+    let mut connections = json!({});
+    if let Some(encryption) = network.encryption {
+        connections["encryption"] = json!({"enabled": encryption});
+    }
+    if let Some(compression) = network.compression {
+        connections["compression"] = json!({"enabled": compression});
+    }
+    if let Some(msgr2) = network.require_msgr2 {
+        connections["requireMsgr2"] = json!(msgr2);
+    }
+    if connections != json!({}) {
+        rendered["connections"] = connections;
+    }
+    if let Some(family) = network.ip_family {
+        rendered["ipFamily"] = json!(family);
+    }
+    rendered
+}
