@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command as Blocking;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -16,6 +16,8 @@ const OBJECT: &str = "s3://images/disks/my disk";
 const KEY: &str = "disks/my disk";
 const MIB: usize = 1 << 20;
 const DEADLINE: Duration = Duration::from_secs(60);
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A disk of so many MiB: noise, with a hole in every fourth MiB.
 fn disk(folder: &Path, mebibytes: usize) -> PathBuf {
@@ -176,17 +178,27 @@ async fn what_is_there_stays_and_exit_codes_tell_whose_doing_it_is() {
     assert_eq!(store.uploads(), []);
 }
 
+/// Waits until the command has come so far.
+async fn until(what: &str, child: &mut Child, is_so: impl Fn() -> bool) {
+    let looking = async {
+        while !is_so() {
+            let ended = tokio::time::timeout(LOOK, child.wait()).await;
+            assert!(ended.is_err(), "{what}: it ended by itself: {ended:?}");
+        }
+    };
+    let seen = tokio::time::timeout(DEADLINE, looking).await;
+    assert!(seen.is_ok(), "{what}: not within {DEADLINE:?}");
+}
+
 /// A command that has stored as many parts as it may.
 async fn halfway(store: &Store, command: &mut Command, parts: u64) -> Child {
-    let before = store.stored_parts();
+    let enough = store.stored_parts() + parts;
     store.allow(parts);
     let mut child = command.spawn().unwrap();
-    let until = Instant::now() + DEADLINE;
-    while store.stored_parts() < before + parts {
-        assert!(Instant::now() < until, "no parts are stored");
-        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("parts are stored", &mut child, || {
+        store.stored_parts() >= enough
+    })
+    .await;
     child
 }
 
@@ -225,11 +237,7 @@ async fn an_export_goes_on_from_its_parts_where_it_was_asked_to() {
     };
     // Killed without warning, then interrupted.
     let mut child = halfway(&store, &mut resumed(), 6).await;
-    let until = Instant::now() + DEADLINE;
-    while kept() == 0 {
-        assert!(Instant::now() < until, "nothing is kept");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("something is kept", &mut child, || kept() > 0).await;
     child.kill().await.unwrap();
     let child = halfway(&store, &mut resumed(), 4).await;
     interrupt(&child);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use hypercloud_inventory::Tree;
-use hypercloud_transfer::{AddressPolicy, Options, ProxySettings};
+use hypercloud_transfer::{AddressPolicy, Options, ProxySettings, give_memory_back};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,7 @@ const LEAST_BUDGET: usize = 8 << 20;
 
 /// Runs the agent until SIGTERM or SIGINT.
 pub fn run(options: ServeOptions) -> anyhow::Result<()> {
+    give_memory_back();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::devices::board::DeviceBoard;
-use crate::job::board::Board;
+use crate::job::board::{Board, Status};
 use crate::job::state::Phase;
 
 /// Longest time that the agent may take to answer `node-agent healthy`.
@@ -64,6 +64,22 @@ async fn readyz(State(health): State<Health>) -> (StatusCode, &'static str) {
 }
 
 async fn metrics(State(health): State<Health>) -> String {
+    let mut text = of_jobs(&health.board.list(), health.set_aside);
+    devices(&mut text, &health.devices);
+    if let Some(memory) = crate::memory::resident() {
+        for (name, value) in [
+            ("process_resident_memory_bytes", memory.now),
+            ("process_resident_memory_max_bytes", memory.peak),
+        ] {
+            let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
+        }
+    }
+    text
+}
+
+/// What is counted of the jobs that are known now: a forgotten job takes its
+/// bytes along.
+fn of_jobs(jobs: &[Status], set_aside: usize) -> String {
     let names = [
         "pending",
         "preparing",
@@ -75,7 +91,9 @@ async fn metrics(State(health): State<Health>) -> String {
     ];
     let mut counts = [0u64; 7];
     let (mut received, mut written) = (0u64, 0u64);
-    for job in health.board.list() {
+    // Of exports: uploads that may have parts in a store.
+    let mut uploads = 0u64;
+    for job in jobs {
         let index = match job.phase {
             Phase::Pending => 0,
             Phase::Preparing => 1,
@@ -88,30 +106,19 @@ async fn metrics(State(health): State<Health>) -> String {
         counts[index] += 1;
         received += job.progress.received;
         written += job.progress.written;
+        uploads += u64::from(job.upload.is_some());
     }
     let mut text = String::from("# TYPE node_agent_jobs gauge\n");
     for (name, count) in names.iter().zip(counts) {
         let _ = writeln!(text, "node_agent_jobs{{phase=\"{name}\"}} {count}");
     }
-    // Of the jobs that are known now: a forgotten job takes its bytes along.
     for (name, value) in [
         ("node_agent_jobs_received_bytes", received),
         ("node_agent_jobs_written_bytes", written),
-        (
-            "node_agent_journal_files_set_aside",
-            health.set_aside as u64,
-        ),
+        ("node_agent_jobs_uploads", uploads),
+        ("node_agent_journal_files_set_aside", set_aside as u64),
     ] {
         let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
-    }
-    devices(&mut text, &health.devices);
-    if let Some(memory) = crate::memory::resident() {
-        for (name, value) in [
-            ("process_resident_memory_bytes", memory.now),
-            ("process_resident_memory_max_bytes", memory.peak),
-        ] {
-            let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
-        }
     }
     text
 }
@@ -152,5 +159,45 @@ pub fn ask(address: SocketAddr) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::other("not healthy"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::spec::JobId;
+    use crate::job::state::{Progress, State};
+
+    #[test]
+    fn uploads_are_counted_as_long_as_they_may_have_parts() {
+        let job = |id: &str, phase, upload: Option<&str>| {
+            let state = State {
+                phase,
+                progress: Progress {
+                    total: 9,
+                    done: 5,
+                    received: 4,
+                    written: 2,
+                },
+                upload: upload.map(str::to_owned),
+                ..State::accepted()
+            };
+            Status::new(&JobId::parse(id).unwrap(), &state)
+        };
+        let jobs = [
+            job("exports", Phase::Transferring, Some("u-1")),
+            job("exported", Phase::Succeeded, None),
+        ];
+        let text = of_jobs(&jobs, 3);
+        for line in [
+            "node_agent_jobs{phase=\"transferring\"} 1",
+            "node_agent_jobs{phase=\"succeeded\"} 1",
+            "node_agent_jobs_received_bytes 8",
+            "node_agent_jobs_written_bytes 4",
+            "node_agent_jobs_uploads 1",
+            "node_agent_journal_files_set_aside 3",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} not in\n{text}");
+        }
     }
 }

@@ -9,7 +9,8 @@
 //! Invariants: an object or file appears under its name only when it is
 //! complete; what is held is some parts and stretches, whatever the disk (parts
 //! of more than 64 MiB, which only a disk needs that stores more than 62 GiB and
-//! could store more than 250, or a raw one of more than 600, one at a time); an
+//! could store more than 250, one at a time, and none of more than 256 MiB; those
+//! of a raw disk of more than 600 GiB are read again as they are sent); an
 //! upload is named in an [`ExportCheckpoint`] before a part of it is sent, and
 //! a part is in one only after the store has it.
 

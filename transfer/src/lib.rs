@@ -17,6 +17,7 @@
 //!
 //! It must not know Kubernetes, gRPC or where checkpoints are kept.
 
+mod allocator;
 mod buffer;
 mod checkpoint;
 mod checksum;
@@ -37,6 +38,7 @@ mod secret;
 mod sink;
 mod source;
 
+pub use allocator::give_memory_back;
 pub use checkpoint::Checkpoint;
 pub use checksum::{Algorithm, Checksum, ChecksumError};
 pub use copy::{Copied, CopyCheckpoint, CopyMode, CopyObserver, CopyRequest};

@@ -20,12 +20,14 @@ mod connector;
 mod credentials;
 mod error;
 mod failure;
+mod payload;
 mod sending;
 mod signer;
 mod told;
 mod writer;
 
 pub use error::ObjectStoreError;
+pub(crate) use payload::{Payload, Stretch};
 pub(crate) use signer::Signer;
 pub(crate) use told::{Begun, Found, Sent};
 pub(crate) use writer::Writer;

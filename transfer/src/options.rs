@@ -32,6 +32,10 @@ pub enum SpacePolicy {
 pub struct Options {
     /// Bytes of image data held in memory at once, at most.
     pub memory_budget: usize,
+    /// How long a part of an object may be that is held in memory until the
+    /// store has it, where it can be helped: longer ones of a raw disk are
+    /// read again as they are sent.
+    pub held_part: u64,
     /// Ranges requested from the source at once, to begin with.
     pub connections: usize,
     /// The most that are requested at once, where more give more.
@@ -74,6 +78,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             memory_budget: 96 << 20,
+            held_part: 64 << 20,
             connections: 6,
             max_connections: 16,
             workers: None,

@@ -118,7 +118,7 @@ impl SourceDisk {
         }
         .map_err(failed)?;
         if (filled as u64) < has {
-            return Err(SourceError::SourceChanged(self.shown.clone()));
+            return Err(self.changed());
         }
         if !self.is_direct.load(Ordering::Relaxed) {
             // The cached bytes are of no use to this process. Advice only.
@@ -169,11 +169,14 @@ impl SourceDisk {
     /// Whether it is in the state that it was in, where that can be told.
     pub(crate) fn judge_state(&self, before: Option<&str>) -> Result<(), SourceError> {
         match before {
-            Some(before) if self.state().as_deref() != Some(before) => {
-                Err(SourceError::SourceChanged(self.shown.clone()))
-            }
+            Some(before) if self.state().as_deref() != Some(before) => Err(self.changed()),
             _ => Ok(()),
         }
+    }
+
+    /// That somebody wrote to it meanwhile.
+    pub(crate) fn changed(&self) -> SourceError {
+        SourceError::SourceChanged(self.shown.clone())
     }
 
     /// Whether nobody wrote to it meanwhile, where that can be told.
@@ -182,7 +185,7 @@ impl SourceDisk {
         if now == self.validator {
             Ok(())
         } else {
-            Err(SourceError::SourceChanged(self.shown.clone()))
+            Err(self.changed())
         }
     }
 }

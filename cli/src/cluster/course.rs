@@ -1,5 +1,7 @@
 //! Where work is, as its resource tells it. Values in, values out.
 
+use hypercloud_api::conditions::find;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
 /// The condition that says how it is.
@@ -59,6 +61,17 @@ pub(crate) struct Said {
     pub(crate) reason: String,
     /// For people.
     pub(crate) message: String,
+}
+
+impl Said {
+    /// What is said of how it is; nothing where nothing is said yet.
+    pub(crate) fn of(conditions: &[Condition]) -> Self {
+        let said = find(conditions, COMPLETE).map(|condition| Self {
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+        });
+        said.unwrap_or_default()
+    }
 }
 
 /// A number of bytes; none where it makes no sense.

@@ -1,13 +1,10 @@
 //! Where a rollback is, as its resource tells it. Values in, values out.
 
-use hypercloud_api::conditions::find;
 use hypercloud_api::{RollbackPhase, VirtualMachineVolumeRollback};
 use indicatif::HumanBytes;
 use serde::Serialize;
 
-use crate::cluster::{
-    COMPLETE, Course, Figures, Followed, Outcome, Said, Step, Work, bytes, percent,
-};
+use crate::cluster::{Course, Figures, Followed, Outcome, Said, Step, Work, bytes, percent};
 
 /// What is counted of a rollback.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -51,12 +48,7 @@ impl Followed for VirtualMachineVolumeRollback {
 
     fn course(&self) -> Course<Written, Done> {
         let status = self.status.clone().unwrap_or_default();
-        let said = find(&status.conditions, COMPLETE)
-            .map(|condition| Said {
-                reason: condition.reason.clone(),
-                message: condition.message.clone(),
-            })
-            .unwrap_or_default();
+        let said = Said::of(&status.conditions);
         let copy = status.copy.unwrap_or_default();
         let phase = status.phase.unwrap_or_default();
         match phase {

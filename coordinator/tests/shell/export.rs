@@ -180,6 +180,14 @@ async fn an_address_is_in_its_secret_and_nowhere_else() {
     let (context, requests) = context(script, Agent::default());
     reconcile(&context, "team", "out").await.unwrap();
     assert_eq!(requests.left(), 0);
+    let counted = context.shell.metrics.render();
+    for reason in ["DownloadUrlMade", "Exported"] {
+        let line = format!("hypercloud_coordinator_events_total{{reason=\"{reason}\"}} 1");
+        assert!(
+            counted.lines().any(|l| l == line),
+            "{line} not in\n{counted}"
+        );
+    }
     let secret = requests.body("POST", SECRETS);
     assert_eq!(secret["metadata"]["name"], "out-download");
     assert_eq!(secret["type"], "Opaque");

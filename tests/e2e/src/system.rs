@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, LogParams};
 use tokio::sync::{Mutex, MutexGuard};
@@ -72,15 +73,32 @@ pub async fn logs(cluster: &Cluster) -> anyhow::Result<String> {
     Ok(all)
 }
 
-/// Who leads.
-pub async fn leader(cluster: &Cluster) -> anyhow::Result<String> {
+/// What the Lease says of whoever leads.
+async fn lease(cluster: &Cluster) -> anyhow::Result<LeaseSpec> {
     let api: Api<Lease> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
     let lease = api.get("hypercloud-storage-coordinator").await?;
-    lease
-        .spec
-        .and_then(|spec| spec.holder_identity)
+    lease.spec.context("nobody has led yet")
+}
+
+/// Who leads.
+pub async fn leader(cluster: &Cluster) -> anyhow::Result<String> {
+    lease(cluster)
+        .await?
+        .holder_identity
         .filter(|identity| !identity.is_empty())
         .context("nobody leads")
+}
+
+/// When whoever leads, or led last, wrote the Lease for the last time.
+pub async fn last_led(cluster: &Cluster) -> anyhow::Result<Timestamp> {
+    let renewed = lease(cluster).await?.renew_time;
+    Ok(renewed.context("the Lease was never renewed")?.0)
+}
+
+/// Since when whoever leads does.
+pub async fn leads_since(cluster: &Cluster) -> anyhow::Result<Timestamp> {
+    let acquired = lease(cluster).await?.acquire_time;
+    Ok(acquired.context("the Lease was never acquired")?.0)
 }
 
 /// Waits until whoever leads has a pod that lives; the pod's name.

@@ -17,7 +17,7 @@ use crate::error::TransferError;
 
 /// As many stretches wait at most.
 const WAITING: usize = 4;
-static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+pub(super) static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 enum Task {
     Take(Arc<Buffer>, Range<usize>),

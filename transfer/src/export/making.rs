@@ -15,7 +15,7 @@ use super::lane::lane;
 use super::parts::{Behind, Part, Parts, Way};
 use super::request::{ExportFormat, ExportObserver};
 use super::size::{Sizes, at_once};
-use super::worker::buffer_size;
+use super::worker::{PIECE, buffer_size};
 use crate::buffer::Memory;
 use crate::checksum::Checksum;
 use crate::digest::DigestMark;
@@ -84,12 +84,22 @@ impl Job {
         matches!(self.format, ExportFormat::Qcow2(_))
     }
 
+    /// Whether parts are not held: those of a raw disk have its bytes in its
+    /// places, and long ones are read again as they are sent.
+    fn rereads(&self) -> bool {
+        let part = self.sizes.next(1, self.source.size());
+        self.format == ExportFormat::Raw
+            && self.sizes.is_of_object()
+            && part > self.options.held_part
+            && part < self.source.size()
+    }
+
     fn workers(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         // While one waits for the disk, another packs.
         self.options
             .workers
-            .unwrap_or(cores + 1)
+            .unwrap_or(2 * cores)
             .clamp(1, MOST_WORKERS)
     }
 
@@ -111,14 +121,15 @@ impl Job {
         });
         let at = start.behind.as_ref().map_or(0, |behind| behind.at);
         let read = Arc::new(AtomicU64::new(start.before.received));
-        let slots = at_once(
-            self.sizes.next(1, self.source.size()),
-            self.keeps_first(),
-            self.options.memory_budget,
-        );
+        let held = match self.rereads() {
+            true => PIECE as u64,
+            false => self.sizes.next(1, self.source.size()),
+        };
+        let slots = at_once(held, self.keeps_first(), self.options.memory_budget);
         let way = Way {
             sizes: self.sizes,
             keeps_first: self.keeps_first(),
+            rereads: self.rereads(),
             only_first,
             size: self.source.size(),
             interval: self.options.checkpoint_interval,
@@ -213,7 +224,7 @@ impl Making {
                         Some(part) => {
                             let target = Arc::clone(target);
                             storing.spawn(async move {
-                                let length = part.bytes.len() as u64;
+                                let length = part.length();
                                 target.store(part).await.map(|()| length)
                             });
                         }

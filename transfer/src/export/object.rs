@@ -126,8 +126,7 @@ async fn make(
 ) -> Result<(Found, Whole, Progress), TransferError> {
     let first = if job.keeps_first() { 2 } else { 1 };
     let next = start.behind.as_ref().map_or(first, |behind| behind.number);
-    let observer = Arc::clone(&job.observer);
-    let upload = Upload::new(Arc::clone(writer), observer, checkpoint, next, stored);
+    let upload = Upload::new(Arc::clone(writer), job, checkpoint, next, stored);
     let upload = Arc::new(upload);
     let mut making = job.make(start, false);
     let result = async {

@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::checkpoint::First;
-use super::lane::Lane;
+use super::lane::{Lane, ZEROS};
 use super::size::{LONG, Sizes};
 use crate::buffer::Buffer;
 use crate::checksum::hex;
@@ -24,6 +24,8 @@ pub(super) struct Part {
     /// Where its first byte is in the object.
     pub(super) start: u64,
     pub(super) bytes: Vec<u8>,
+    /// What it would have instead, where it is read again.
+    pub(super) passed: Option<Passed>,
     /// Where the export can be gone on with when this part and all before it
     /// are stored.
     pub(super) mark: Option<Mark>,
@@ -31,6 +33,38 @@ pub(super) struct Part {
     pub(super) is_all: bool,
     /// Given back when the part is let go.
     pub(super) slot: Option<OwnedSemaphorePermit>,
+}
+
+impl Part {
+    /// How long it is.
+    pub(super) fn length(&self) -> u64 {
+        let held = self.bytes.len() as u64;
+        self.passed.map_or(held, |passed| passed.length)
+    }
+}
+
+/// A part that is not held: the disk has its bytes, in the same place.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Passed {
+    pub(super) length: u64,
+    /// Their CRC-32C.
+    pub(super) sum: u32,
+}
+
+impl Passed {
+    fn add(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        self.sum = crc32c::crc32c_append(self.sum, bytes);
+    }
+
+    fn add_zeros(&mut self, count: usize) {
+        let mut left = count;
+        while left > 0 {
+            let zeros = ZEROS.get(..left.min(ZEROS.len())).unwrap_or_default();
+            self.add(zeros);
+            left -= zeros.len();
+        }
+    }
 }
 
 /// A place that an export can be resumed at.
@@ -49,6 +83,8 @@ pub(super) struct Way {
     pub(super) sizes: Sizes,
     /// Whether the first part is sent last.
     pub(super) keeps_first: bool,
+    /// Whether parts are not held, but read again.
+    pub(super) rereads: bool,
     /// Whether only the first part is wanted.
     pub(super) only_first: bool,
     /// The disk's size.
@@ -73,6 +109,8 @@ pub(super) struct Parts {
     /// How long the part is to be that is being filled.
     length: u64,
     buffer: Vec<u8>,
+    /// The same where it is not held.
+    passed: Option<Passed>,
     first: Option<Vec<u8>>,
     /// What tells the first part.
     kept: Option<First>,
@@ -103,11 +141,12 @@ impl Parts {
         let length = way.sizes.next(number, way.size - at);
         let (first, kept) = behind.map_or((None, None), |behind| (behind.first, behind.kept));
         Self {
-            way,
             number,
             start,
             length,
-            buffer: room_for(length),
+            buffer: way.room_for(length),
+            passed: way.rereads.then(Passed::default),
+            way,
             first,
             kept,
             at,
@@ -141,7 +180,7 @@ impl Parts {
         while !bytes.is_empty() {
             let room = self.room()?;
             let (now, later) = bytes.split_at(bytes.len().min(room));
-            self.buffer.extend_from_slice(now);
+            self.write(now);
             bytes = later;
         }
         Ok(())
@@ -150,7 +189,7 @@ impl Parts {
     /// Adds zeros of the disk, up to a place in it.
     pub(super) fn add_zeros(&mut self, to: u64) -> Result<(), TransferError> {
         loop {
-            let at = self.start + self.buffer.len() as u64;
+            let at = self.start + self.filled();
             if at >= to {
                 return Ok(());
             }
@@ -164,18 +203,24 @@ impl Parts {
 
     /// How much the part has room for; the next one when it has none.
     fn room(&mut self) -> Result<usize, TransferError> {
-        if self.buffer.len() as u64 >= self.length {
-            let at = self.start + self.buffer.len() as u64;
+        if self.filled() >= self.length {
+            let at = self.start + self.filled();
             self.next_part(Some((at, None)))?;
         }
-        Ok((self.length - self.buffer.len() as u64) as usize)
+        Ok((self.length - self.filled()) as usize)
+    }
+
+    /// How much the part has.
+    fn filled(&self) -> u64 {
+        let held = self.buffer.len() as u64;
+        self.passed.map_or(held, |passed| passed.length)
     }
 
     /// Lets the part go; how long is the next one? `place` is where the disk
     /// can be gone on with.
     fn next_part(&mut self, place: Option<(u64, Option<&Layout>)>) -> Result<(), TransferError> {
+        let end = self.start + self.filled();
         let bytes = std::mem::take(&mut self.buffer);
-        let end = self.start + bytes.len() as u64;
         self.at = place.map_or(self.at, |(at, _)| at);
         if self.number == 1 && self.way.keeps_first {
             self.kept = Some(First {
@@ -204,11 +249,11 @@ impl Parts {
         self.start = end;
         let left = self.way.size - self.at;
         self.length = self.way.sizes.next(self.number, left);
-        if self.length > LONG {
+        if self.length > LONG && !self.way.rereads {
             // The one on its way goes first.
             drop(self.slots(self.way.most)?);
         }
-        self.buffer = room_for(self.length);
+        self.buffer = self.way.room_for(self.length);
         Ok(())
     }
 
@@ -256,6 +301,7 @@ impl Parts {
             number: self.number,
             start: self.start,
             bytes,
+            passed: self.passed.as_mut().map(std::mem::take),
             mark,
             is_all,
             slot: Some(slot),
@@ -294,9 +340,12 @@ impl Parts {
     }
 }
 
-/// Room for a part; a long one takes it as it comes.
-fn room_for(length: u64) -> Vec<u8> {
-    Vec::with_capacity(length.min(LONG) as usize)
+impl Way {
+    /// Room for a part; a long one takes it as it comes.
+    fn room_for(&self, length: u64) -> Vec<u8> {
+        let held = if self.rereads { 0 } else { length.min(LONG) };
+        Vec::with_capacity(held as usize)
+    }
 }
 
 fn put_in(bytes: &mut [u8], header: Option<&[u8]>) {
@@ -315,11 +364,17 @@ impl Output for Parts {
     type Error = TransferError;
 
     fn write(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
+        match &mut self.passed {
+            None => self.buffer.extend_from_slice(bytes),
+            Some(passed) => passed.add(bytes),
+        }
     }
 
     fn zeros(&mut self, count: usize) {
-        self.buffer.resize(self.buffer.len() + count, 0);
+        match &mut self.passed {
+            None => self.buffer.resize(self.buffer.len() + count, 0),
+            Some(passed) => passed.add_zeros(count),
+        }
     }
 
     fn cut(&mut self, layout: Option<&Layout>) -> Result<u64, TransferError> {

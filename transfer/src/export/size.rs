@@ -19,6 +19,8 @@ const COMMON: u64 = 32 * MIB;
 const HOPEFUL: u32 = 2_000;
 /// Of longer parts only one is held at a time.
 pub(super) const LONG: u64 = 64 * MIB;
+/// No longer part is held: a disk that needs one has no room in ten thousand.
+const LONGEST: u64 = 256 * MIB;
 /// From here on the worst case counts, whatever was told of the disk.
 const LATE: u32 = 8_000;
 
@@ -75,9 +77,14 @@ impl Sizes {
         }
     }
 
+    /// Whether they are of an object, which has so many parts and no more.
+    pub(super) fn is_of_object(&self) -> bool {
+        self.sure_from != u32::MAX
+    }
+
     /// Whether there may be a part of this number.
     pub(super) fn has(&self, number: u32) -> bool {
-        number <= MOST_PARTS || self.sure_from == u32::MAX
+        number <= MOST_PARTS || !self.is_of_object()
     }
 
     /// The length of part `number`, when `left` bytes of the disk are left.
@@ -86,7 +93,7 @@ impl Sizes {
             return self.usual;
         }
         let parts = (MOST_PARTS + 1).saturating_sub(number);
-        even(left, parts).max(self.usual)
+        even(left, parts).min(LONGEST).max(self.usual)
     }
 }
 
@@ -129,6 +136,18 @@ mod tests {
         assert_eq!(at_once(500 * MIB, true, 96 << 20), 1);
     }
 
+    #[test]
+    fn two_tebibytes_that_do_not_shrink_fit() {
+        let size = 2048 * GIB;
+        let sizes = Sizes::new(ZLIB, size, size);
+        let (mut at, mut number) = (0, 0);
+        while at < size {
+            number += 1;
+            at += sizes.next(number, size - at) - (64 << 10);
+        }
+        assert!((9_000..=MOST_PARTS).contains(&number), "{number} parts");
+    }
+
     proptest! {
         #[test]
         fn every_disk_fits_into_ten_thousand_parts(
@@ -141,10 +160,17 @@ mod tests {
             let sizes = Sizes::new(ZLIB, size, allocated);
             let mut at = 0;
             let mut number = 1;
+            let mut stored = 0;
             while at < size {
-                prop_assert!(number <= MOST_PARTS);
+                // But for one that stores more than that many hold.
+                let hopeless = stored >= u64::from(MOST_PARTS - sizes.sure_from) * LONGEST;
+                if hopeless && number > MOST_PARTS {
+                    break;
+                }
+                prop_assert!(number <= MOST_PARTS, "{stored} bytes stored");
                 let part = sizes.next(number, size - at);
-                prop_assert!(part.is_multiple_of(MIB) && part >= SHORTEST);
+                prop_assert!(part.is_multiple_of(MIB) && (SHORTEST..=LONGEST).contains(&part));
+                stored += part;
                 let stretch = (at as f64 / size as f64 * dense.len() as f64) as usize;
                 let share = dense[stretch.min(dense.len() - 1)].max(0.01);
                 at += ((part - (64 << 10)) as f64 / share) as u64;

@@ -17,12 +17,13 @@ use tokio_util::task::TaskTracker;
 
 use super::checkpoint::{ExportCheckpoint, Place, Whole};
 use super::ledger::{Ledger, Settled};
-use super::making::Target;
-use super::parts::Part;
+use super::making::{Job, Target};
+use super::parts::{Part, Passed};
 use super::request::ExportObserver;
 use crate::error::TransferError;
-use crate::object_store::{Begun, Found, Sent, Writer};
+use crate::object_store::{Begun, Found, Payload, Sent, Stretch, Writer};
 use crate::observer::Progress;
+use crate::raw_disk::SourceDisk;
 
 /// How long a store that is just beginning an upload is waited for, when the
 /// export was cancelled: else nobody would know of it.
@@ -31,6 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(700);
 /// One object on its way to the store.
 pub(super) struct Upload {
     pub(super) writer: Arc<Writer>,
+    source: Arc<SourceDisk>,
     observer: Arc<dyn ExportObserver>,
     begun: Mutex<Option<Begun>>,
     /// A beginning that is not to be interrupted.
@@ -38,7 +40,8 @@ pub(super) struct Upload {
     ledger: parking_lot::Mutex<Ledger>,
     /// The last checkpoint, which is held while one is taken.
     last: Arc<Mutex<ExportCheckpoint>>,
-    /// Checkpoints that are being kept: nothing interrupts that.
+    /// Checkpoints that are being kept, which nothing interrupts, and what is
+    /// being read.
     keeping: TaskTracker,
 }
 
@@ -47,7 +50,7 @@ impl Upload {
     /// part `next`.
     pub(super) fn new(
         writer: Arc<Writer>,
-        observer: Arc<dyn ExportObserver>,
+        job: &Job,
         checkpoint: ExportCheckpoint,
         next: u32,
         stored: Vec<Sent>,
@@ -58,7 +61,8 @@ impl Upload {
         });
         Self {
             writer,
-            observer,
+            source: Arc::clone(&job.source),
+            observer: Arc::clone(&job.observer),
             begun: Mutex::new(begun),
             beginning: Mutex::default(),
             ledger: parking_lot::Mutex::new(Ledger::new(next, stored)),
@@ -329,13 +333,25 @@ impl Target for Upload {
         let upload = self.begun().await?;
         let Part {
             number,
+            start,
             bytes,
+            passed,
             mark,
             slot,
             ..
         } = part;
-        let sent = self.writer.send(&upload, number, Bytes::from(bytes)).await;
-        drop(slot);
+        let part = match passed {
+            None => Payload::Held(Bytes::from(bytes)),
+            Some(Passed { length, sum }) => Payload::Stretch(Stretch {
+                source: Arc::clone(&self.source),
+                start,
+                length,
+                sum,
+                readers: self.keeping.clone(),
+            }),
+        };
+        let sent = self.writer.send(&upload, number, &part).await;
+        drop((part, slot));
         let sent = sent.map_err(TransferError::from_store)?;
         self.ledger.lock().add(sent, mark);
         let saving = self.keeping.spawn(Arc::clone(&self).save());

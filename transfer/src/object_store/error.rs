@@ -139,7 +139,7 @@ pub enum ObjectStoreError {
     },
     /// More parts than an object may have.
     #[error(
-        "the disk has more data than an object of ten thousand parts can hold here: it was written to meanwhile; export it when it is not in use"
+        "the disk has more data than an object of ten thousand parts of 256 MiB can hold: export it as raw, whose parts may be longer; or, if it was written to meanwhile, when it is not in use"
     )]
     TooManyParts,
     /// More than the store has in one object.

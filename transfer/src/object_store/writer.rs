@@ -18,9 +18,11 @@ use aws_sdk_s3::operation::put_object::PutObjectOutput;
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{ChecksumAlgorithm, CompletedMultipartUpload, CompletedPart};
 use bytes::Bytes;
+use tokio::sync::mpsc;
 
 use super::answer::Asked;
 use super::failure::{explain, is_gone, is_refused, is_unheard, is_unknown};
+use super::payload::Payload;
 use super::signer::Signer;
 use super::told::{Begun, Found, Sent};
 use super::{ObjectStoreError, address};
@@ -51,11 +53,10 @@ pub(crate) struct Writer {
 /// What tries lead to: a failure, as everywhere.
 type Tried<T> = Result<T, SourceError>;
 
-/// The CRC-32C of some bytes, as the protocol writes it.
-fn checksum(bytes: &[u8]) -> String {
+/// A CRC-32C, as the protocol writes it.
+fn written(sum: u32) -> String {
     use base64::Engine as _;
-    let sum = crc32c::crc32c(bytes).to_be_bytes();
-    base64::engine::general_purpose::STANDARD.encode(sum)
+    base64::engine::general_purpose::STANDARD.encode(sum.to_be_bytes())
 }
 
 /// As it is shown: the algorithm, and what the store says.
@@ -200,7 +201,7 @@ impl Writer {
     /// Writes the object in one request; only where none is, if `only_new`.
     pub(crate) async fn put(&self, bytes: Bytes, mark: &str, only_new: bool) -> Tried<Found> {
         let size = bytes.len() as u64;
-        let mut sum = Some(checksum(&bytes));
+        let mut sum = Some(written(crc32c::crc32c(&bytes)));
         let mut only_new = only_new;
         loop {
             match self.put_once(&bytes, mark, sum.clone(), only_new).await {
@@ -287,27 +288,32 @@ impl Writer {
     }
 
     /// Sends a part; one of the same number that was sent before is replaced.
-    pub(crate) async fn send(&self, upload: &Begun, number: u32, bytes: Bytes) -> Tried<Sent> {
-        let sum = upload.checksums.then(|| checksum(&bytes));
-        let sent = self
-            .tries(|| {
-                self.client
-                    .upload_part()
-                    .bucket(&self.asked().bucket)
-                    .key(&self.asked().key)
-                    .upload_id(&upload.id)
-                    .part_number(number as i32)
-                    .set_checksum_crc32_c(sum.clone())
-                    .body(ByteStream::from(bytes.clone()))
-                    .send()
-            })
-            .await?;
+    pub(crate) async fn send(&self, upload: &Begun, number: u32, part: &Payload) -> Tried<Sent> {
+        let sum = upload.checksums.then(|| written(part.sum()));
+        let (trouble, mut troubled) = mpsc::unbounded_channel();
+        let sending = self.tries(|| {
+            self.client
+                .upload_part()
+                .bucket(&self.asked().bucket)
+                .key(&self.asked().key)
+                .upload_id(&upload.id)
+                .part_number(number as i32)
+                .set_checksum_crc32_c(sum.clone())
+                .body(part.body(&trouble))
+                .send()
+        });
+        let sent = tokio::select! {
+            biased;
+            // No fault of the store's.
+            Some(error) = troubled.recv() => return Err(error),
+            sent = sending => sent?,
+        };
         let etag = sent
             .e_tag()
             .ok_or_else(|| self.senseless("a part without an ETag"))?;
         Ok(Sent {
             number,
-            size: bytes.len() as u64,
+            size: part.length(),
             etag: etag.to_owned(),
             checksum: sum,
         })

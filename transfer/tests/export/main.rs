@@ -9,7 +9,9 @@ mod files;
 mod formats;
 mod hostile;
 mod objects;
+mod readers;
 mod resume;
+mod streamed;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

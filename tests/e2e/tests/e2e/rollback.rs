@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use e2e::cluster::{Cluster, Scope};
 use e2e::volume::{BLOCK, FILESYSTEM};
-use e2e::wait::{until, when};
 use e2e::{rollback, system};
-use hypercloud_api::VirtualMachineVolumeRollback;
+use hypercloud_api::{RollbackPhase, VirtualMachineVolumeRollback};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};
@@ -137,41 +136,36 @@ async fn a_pod_that_uses_the_volume_is_named_and_waited_for() -> anyhow::Result<
 #[tokio::test]
 async fn a_second_rollback_waits_for_the_first() -> anyhow::Result<()> {
     let scope = scope("rollback-twice").await?;
-    BLOCK.fill(&scope, "disk", 64, 8).await?;
+    BLOCK.fill(&scope, "disk", SIZE, DATA).await?;
     rollback::snapshot(&scope, "one", "disk").await?;
-    let change = "dd if=/dev/urandom of=$DISK bs=1M count=3 seek=20 conv=notrunc; sync";
-    BLOCK.run(&scope, "disk", change).await?;
-    let two = BLOCK.sha256(&scope, "disk", 64).await?;
+    let change = format!("dd if=/dev/urandom of=$DISK bs=1M count={DATA} conv=notrunc; sync");
+    BLOCK.run(&scope, "disk", &change).await?;
+    let two = BLOCK.sha256(&scope, "disk", SIZE).await?;
     rollback::snapshot(&scope, "two", "disk").await?;
-    let before = std::time::Instant::now();
     rollback::start(&scope, "first", "disk", "one").await?;
-    let first = rollback::waiting(&scope, "first", "Restoring").await;
-    // Of two of the same second the identity decides, which is not the order.
-    until("another second", Duration::from_secs(9), || async {
-        Ok(when(
-            before.elapsed() > Duration::from_millis(2100),
-            "not yet",
-        ))
-    })
-    .await?;
+    rollback::midway(&scope, "first").await?;
     rollback::start(&scope, "second", "disk", "two").await?;
-    // Where it has to wait at all.
-    if first.is_ok()
-        && let Ok(message) = rollback::waiting(&scope, "second", "RollbackUnderWay").await
-    {
-        assert!(message.contains("the rollback first"), "{message}");
-    }
+    let message = rollback::waiting(&scope, "second", "RollbackUnderWay").await?;
+    assert!(message.contains("the rollback first"), "{message}");
+    let (first, ..) = rollback::look(&scope, "first").await?;
+    let phase = first.status.and_then(|status| status.phase);
+    assert_eq!(
+        phase,
+        Some(RollbackPhase::RollingBack),
+        "the first was over too soon"
+    );
     let copy = |rollback: VirtualMachineVolumeRollback| {
         let status = rollback.status.unwrap_or_default();
         status.copy.unwrap_or_default()
     };
-    let first = copy(rollback::succeeded(&scope, "first", rollback::ROLLBACK).await?);
-    let second = copy(rollback::succeeded(&scope, "second", rollback::ROLLBACK).await?);
+    let limit = Duration::from_secs(400);
+    let first = copy(rollback::succeeded(&scope, "first", limit).await?);
+    let second = copy(rollback::succeeded(&scope, "second", limit).await?);
     assert!(
         first.completion_time <= second.start_time,
         "{first:?} {second:?}"
     );
-    assert_eq!(BLOCK.sha256(&scope, "disk", 64).await?, two);
+    assert_eq!(BLOCK.sha256(&scope, "disk", SIZE).await?, two);
     scope.close().await
 }
 
