@@ -41,6 +41,8 @@ pub const CLEANUP_CONFIRMATION: &str = "yes-really-destroy-data";
     .message("a NodeDeviceCleanup is immutable: create another one"))]
 #[x_kube(validation = Rule::new("self.confirmation == 'yes-really-destroy-data'")
     .message("cleaning destroys everything on the device: set confirmation to yes-really-destroy-data if that is meant"))]
+#[x_kube(validation = Rule::new("self.nodeName.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')")
+    .message("nodeName is not the name of a node"))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeDeviceCleanupSpec {
     /// Node that has the device.

@@ -59,7 +59,7 @@ fn itself(world: &World<'_>, policy: &Policy, seen: &Seen) -> BTreeSet<Reason> {
     let mut reasons = BTreeSet::new();
     reasons.extend(kind::reasons(world, policy, seen));
     reasons.extend(hardware(policy, seen));
-    reasons.extend(holds::reasons(world, seen));
+    reasons.extend(holds::reasons(world, policy, seen));
     reasons.extend(made_of_it(world, seen));
     reasons.extend(not_known(world, seen));
     reasons

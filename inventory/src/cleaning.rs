@@ -8,11 +8,13 @@
 
 mod advice;
 
+use serde::{Deserialize, Serialize};
+
 use crate::inventory::{Device, Inventory};
 use crate::reason::Explanation;
 
 /// The device that is meant: what was known of it when it was chosen.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Meant {
     /// The kernel's path of it, during the boot.
     pub path: String,

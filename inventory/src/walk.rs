@@ -143,6 +143,14 @@ fn complete(database: &Folder, links: &BTreeMap<String, Vec<String>>, device: &m
     let record = device
         .number
         .and_then(|number| udev::record(database, number));
+    // Another disk had the number when udev looked last.
+    let stale = record.as_ref().is_some_and(|record| {
+        udev::disk_sequence(record)
+            .is_some_and(|number| device.disk_sequence.is_some_and(|own| own != number))
+    });
+    if stale {
+        return;
+    }
     if let Some(record) = &record {
         udev::fill(device, record);
         device.links.extend_from_slice(&record.links);
@@ -194,13 +202,17 @@ fn probed(tree: &Tree, opener: &dyn Opener, device: &Seen) -> Probe {
         .mapper
         .as_ref()
         .is_some_and(|mapper| mapper.suspended);
-    // An optical drive would close its tray, a floppy drive would start.
-    let stirs = ["sr", "fd"].iter().any(|driver| {
-        device
-            .name
-            .strip_prefix(driver)
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    });
+    // An optical drive would close its tray, a floppy drive would start. The
+    // others are never offered; what is behind them may be far away and not
+    // answer, and holds what a tenant has written.
+    let stirs = ["sr", "fd", "rbd", "nbd", "zd", "drbd", "ram", "zram"]
+        .iter()
+        .any(|driver| {
+            device
+                .name
+                .strip_prefix(driver)
+                .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        });
     if device.hidden || suspended || stirs || device.size == Some(0) {
         return Probe::NotMade;
     }

@@ -149,7 +149,8 @@ impl Watch {
     /// What udev shows of itself: a socket while it runs, and a mark while it
     /// works on events.
     fn udev(&self) -> Udev {
-        let shows = |name: &str| self.tree.file(name).exists();
+        // The socket may be a link, which leads nowhere below another root.
+        let shows = |name: &str| self.tree.file(name).symlink_metadata().is_ok();
         if !shows("run/udev/control") {
             Udev::Absent
         } else if shows("run/udev/queue") {

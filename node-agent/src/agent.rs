@@ -88,7 +88,8 @@ async fn serve(options: ServeOptions) -> anyhow::Result<()> {
         );
     }
 
-    let devices = Devices::start(Tree::live_below(options.host_root))
+    let tree = Tree::live_below(options.host_root);
+    let devices = Devices::start(tree, &options.state_dir.join("devices"))
         .context("the node's devices cannot be watched")?;
     let stop = CancellationToken::new();
     let (ready, is_ready) = watch::channel(false);

@@ -11,6 +11,7 @@ mod eyes;
 mod watching;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use hypercloud_inventory::Tree;
@@ -32,17 +33,18 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Begins to watch the devices of the node whose files are in `tree`.
+    /// Begins to watch the devices of the node whose files are in `tree`; which
+    /// orders were begun is kept in the folder `state`.
     ///
     /// # Errors
-    /// There is no thread or descriptor to watch with.
-    pub fn start(tree: Tree) -> io::Result<Self> {
+    /// There is no thread or descriptor to watch with, or no such folder.
+    pub fn start(tree: Tree, state: &Path) -> io::Result<Self> {
         let eyes = Arc::new(Eyes::new(tree));
         let board = DeviceBoard::default();
         let watching = Watching::start(Arc::clone(&eyes), board.clone())?;
         Ok(Self {
             board,
-            cleaner: Cleaner::new(eyes, watching.bell()),
+            cleaner: Cleaner::new(eyes, watching.bell(), state)?,
             _watching: Arc::new(watching),
         })
     }

@@ -206,8 +206,10 @@ async fn what_is_used_is_refused_and_what_remains_is_a_failure() {
         ("Expired", 4),
         ("AgentUnreachable", 4),
         ("Unreadable", 4),
+        ("CleaningInterrupted", 4),
     ] {
-        let end = status("Failed", reason, "why");
+        let mut end = status("Failed", reason, "why");
+        end["device"] = json!({"path": "/dev/sdb", "size": 1});
         let (result, _, _) = cleaned(vec![
             create(201, object("1", json!({}))),
             watch(vec![event("MODIFIED", object("2", end))]),

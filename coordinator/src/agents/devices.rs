@@ -123,7 +123,15 @@ impl DevicesSeen {
     pub fn of(&self, created: Option<Timestamp>) -> Self {
         let is_its = |heard: Timestamp| created.is_none_or(|created| created <= heard);
         let told = self.told.clone().filter(|(_, heard)| is_its(*heard));
-        Self { told, ..*self }
+        let link = match (self.link, created) {
+            // From then on it has the time that every node has.
+            (DeviceLink::Following { since }, Some(created)) if told.is_none() => {
+                let since = since.max(created);
+                DeviceLink::Following { since }
+            }
+            (link, _) => link,
+        };
+        Self { link, told }
     }
 
     /// Whether what is known is so at `now`.

@@ -13,11 +13,15 @@ use crate::shell::report::Notice;
 use crate::work::retry::failures;
 
 /// Reasons for which a device may be left half clean.
-const PARTIAL: [&str; 4] = [
+const PARTIAL: [&str; 8] = [
     "AgentTooOld",
     "AgentUnreachable",
+    "CleaningFailed",
+    "CleaningInterrupted",
     "Expired",
     "LeftoversRemain",
+    "NodeNotFound",
+    "Unreadable",
 ];
 
 /// What people are told when the status goes from `old` to `new`.

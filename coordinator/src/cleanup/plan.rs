@@ -22,6 +22,10 @@ use crate::work::retry;
 /// once it began.
 pub const PATIENCE: SignedDuration = SignedDuration::from_hours(1);
 
+/// How long after it was made an order goes by a name that may become another
+/// device's.
+pub const MOMENT: SignedDuration = SignedDuration::from_mins(1);
+
 /// How long after it was made an order that began is gone on with. What
 /// somebody has put on the device since may not be told from leftovers.
 pub const LIFE: SignedDuration = SignedDuration::from_hours(24);
@@ -48,25 +52,34 @@ pub fn plan(seen: &Observation, now: Timestamp) -> Plan {
         let message = format!("confirmation is not {CLEANUP_CONFIRMATION}: nothing is done");
         return end("NotConfirmed", message);
     }
-    let Some(found) = &seen.node else {
-        let message = format!("there is no node {node}: nothing is done");
-        return end("NodeNotFound", message);
-    };
     let created = cleanup.metadata.creation_timestamp.as_ref();
-    if created.is_some_and(|time| found.is_younger_than(time.0)) {
-        let message =
-            format!("node {node} is another one than when this was asked for: it is left alone");
-        return end("NodeNotFound", message);
-    }
-    match seen.status().and_then(|status| status.device.as_ref()) {
-        None => begin(seen, now),
-        Some(device) => go_on(seen, device, now),
+    let gone = match &seen.node {
+        None => Some(format!("there is no node {node}")),
+        Some(node) if created.is_some_and(|time| node.is_younger_than(time.0)) => Some(format!(
+            "node {} is another one than when this was asked for",
+            seen.node_name()
+        )),
+        Some(_) => None,
+    };
+    let device = seen.status().and_then(|status| status.device.as_ref());
+    match (gone, device) {
+        (Some(why), None) => end("NodeNotFound", format!("{why}: nothing is done")),
+        (Some(why), Some(device)) => given_up("NodeNotFound", &why, device),
+        (None, None) => begin(seen, now),
+        (None, Some(device)) => go_on(seen, device, now),
     }
 }
 
 /// Which device it is.
 fn begin(seen: &Observation, now: Timestamp) -> Plan {
     let node = seen.node_name();
+    let name = &seen.cleanup.spec.device;
+    if !is_lasting(name) && is_older(seen, MOMENT, now) {
+        let message = format!(
+            "nobody looked at it for a minute, and {name} may be another device's name by now, so nothing is done: name it by its link in /dev/disk/by-id"
+        );
+        return end("Expired", message);
+    }
     let told = match seen.devices.standing(now) {
         Standing::Current { told, .. } => told,
         Standing::Expected { .. } => {
@@ -82,7 +95,7 @@ fn begin(seen: &Observation, now: Timestamp) -> Plan {
         }
     };
     let inventory = &told.inventory;
-    let device = match choose(inventory, node, &seen.cleanup.spec.device) {
+    let device = match choose(inventory, node, name) {
         Ok(device) => device,
         Err((reason, message)) => return end(&reason, message),
     };
@@ -177,7 +190,7 @@ fn wait(
     now: Timestamp,
 ) -> Plan {
     let name = &seen.cleanup.spec.device;
-    if !LASTING.iter().any(|links| name.starts_with(links)) {
+    if !is_lasting(name) {
         let message = format!(
             "{message}; until then {name} may be another device's name, so nothing is done: name it by its link in /dev/disk/by-id, or create another cleanup then"
         );
@@ -187,6 +200,10 @@ fn wait(
         return expired(&message);
     }
     Plan::say(waiting(reason, message), Again::After(again))
+}
+
+fn is_lasting(name: &str) -> bool {
+    LASTING.iter().any(|links| name.starts_with(links))
 }
 
 fn is_older(seen: &Observation, age: SignedDuration, now: Timestamp) -> bool {

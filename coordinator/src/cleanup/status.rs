@@ -130,7 +130,7 @@ fn begun(node: &str, device: &CleanupDevice) -> String {
         ("world wide name", device.wwn.as_deref()),
     ];
     let mut message = format!(
-        "{} of node {node} is being cleaned: {} bytes",
+        "{} of node {node} is to be cleaned, if its agent finds nothing against it: {} bytes",
         device.path, device.size
     );
     for (what, text) in known {

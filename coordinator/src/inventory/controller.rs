@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use hypercloud_api::NodeDeviceInventory;
 use k8s_openapi::api::core::v1::Node;
-use kube::core::PartialObjectMeta;
+use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::controller::{Action as Requeue, Config, Controller};
 use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, predicates, reflector, watcher};
 use kube::{Api, ResourceExt};
 use tokio::sync::mpsc;
@@ -20,7 +21,11 @@ use super::reconcile::reconcile;
 use crate::agents::table::Change;
 use crate::shell::Shell;
 use crate::shell::error::ReconcileError;
-use crate::shell::trigger::{self, CONCURRENCY, Failures};
+use crate::shell::trigger::{self, Failures};
+
+/// Inventories that are looked at at the same time: each takes milliseconds,
+/// and several times its room in memory.
+const CONCURRENCY: u16 = 4;
 
 /// A node, of which only the metadata matters.
 type Guarded = trigger::Guarded<PartialObjectMeta<Node>>;
@@ -34,10 +39,11 @@ pub async fn run(
 ) {
     let client = shell.client.clone();
     let (reader, writer) = reflector::store();
-    let nodes: Api<Guarded> = Api::all(client.clone());
+    let nodes: Api<PartialObjectMeta<Node>> = Api::all(client.clone());
     // A node's status is written all the time.
     let triggers = watcher(nodes, watcher::Config::default())
         .default_backoff()
+        .map_ok(guarded)
         .reflect(writer)
         .applied_objects()
         .predicate_filter(predicates::labels, Default::default());
@@ -50,6 +56,7 @@ pub async fn run(
     let touched = watcher(inventories, watcher::Config::default())
         .default_backoff()
         .touched_objects()
+        .inspect_err(|error| tracing::warn!(%error, "watching inventories"))
         .filter_map(async |inventory| Some(inventory.ok()?.name_any()));
     let agents = Arc::clone(&shell.agents);
     let paced = paced(stream::select(told, touched), move |node| {
@@ -71,6 +78,18 @@ pub async fn run(
             std::future::ready(())
         })
         .await;
+}
+
+/// Metadata always fit their type.
+fn guarded(event: Event<PartialObjectMeta<Node>>) -> Event<Guarded> {
+    let guard = |node| DeserializeGuard(Ok(node));
+    match event {
+        Event::Apply(node) => Event::Apply(guard(node)),
+        Event::Delete(node) => Event::Delete(guard(node)),
+        Event::Init => Event::Init,
+        Event::InitApply(node) => Event::InitApply(guard(node)),
+        Event::InitDone => Event::InitDone,
+    }
 }
 
 async fn one(node: Arc<Guarded>, shell: Arc<Shell>) -> Result<Requeue, ReconcileError> {

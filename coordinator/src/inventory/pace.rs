@@ -11,7 +11,7 @@ use tokio::time::sleep_until;
 /// How long after one look at a node the next may come.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 /// How long at most, on a node with many devices.
-pub const LONGEST: Duration = Duration::from_secs(4);
+pub const LONGEST: Duration = Duration::from_secs(3);
 /// Devices that are written every second if need be.
 const FEW: usize = 100;
 
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(looks(interval(0)), 10);
         assert_eq!(looks(interval(199)), 10);
         assert_eq!(looks(interval(200)), 5);
-        assert_eq!(looks(interval(500)), 3);
+        assert_eq!(looks(interval(500)), 4);
         assert_eq!(interval(100_000), LONGEST);
     }
 

@@ -13,6 +13,9 @@ use crate::agents::devices::Standing;
 /// The soonest look at what only time changes.
 const SOON: Duration = Duration::from_secs(1);
 
+/// How often an inventory that is to come is looked for.
+const EXPECTING: Duration = Duration::from_secs(10);
+
 /// What to do about what was seen.
 pub fn plan(seen: &Observation, now: Timestamp) -> Plan {
     let Some(inventory) = &seen.inventory else {
@@ -46,7 +49,15 @@ pub fn plan(seen: &Observation, now: Timestamp) -> Plan {
             let next = if beat <= now { until } else { beat.min(until) };
             Plan::say(Verdict::Current { told, heard }, at(next, now))
         }
-        Standing::Expected { until } => Plan::say(Verdict::Expected, at(until, now)),
+        // A look that brings no news tells nobody.
+        Standing::Expected { until } => {
+            let again = at(until, now);
+            let again = match again {
+                Again::After(wait) => Again::After(wait.min(EXPECTING)),
+                again => again,
+            };
+            Plan::say(Verdict::Expected, again)
+        }
         Standing::Lost(loss) => {
             let told = devices.told;
             Plan::say(Verdict::Lost { loss, told }, Again::OnChange)

@@ -85,6 +85,19 @@ fn a_cleaning_is_told_from_its_beginning_to_its_end() {
 }
 
 #[test]
+fn a_name_of_the_kernel_s_is_good_for_a_moment() {
+    for (name, reason) in [("sdb", "Expired"), ("/dev/disk/by-id/ata-sdb", "Cleaning")] {
+        let mut world = World::new();
+        world.ask("a", name);
+        // Nobody led meanwhile.
+        world.now += 120;
+        assert!(world.look());
+        assert_eq!(world.reason("a"), reason);
+        assert_eq!(world.work.is_empty(), reason == "Expired");
+    }
+}
+
+#[test]
 fn an_order_of_yesterday_is_not_gone_on_with() {
     let mut world = World::new();
     world.ask("a", "sdb");

@@ -206,10 +206,11 @@ fn a_new_leader_lets_the_agents_connect() {
 fn what_a_former_machine_of_the_name_told_is_not_shown() {
     let devices = following(told(5, vec![device("sda", true)]), 1000);
     let mut world = seen(None, devices);
-    world.devices.link = DeviceLink::Following { since: at(1005) };
     world.node.as_mut().unwrap().created = Some(at(1001));
-    let (status, _) = look(&world, 1010);
+    let (status, again) = look(&world, 1010);
     assert_eq!(ready(&status).1, "NotYetTold");
+    // The next look of its agent need not bring news.
+    assert_eq!(again, Again::After(Duration::from_secs(10)));
     world.node.as_mut().unwrap().created = Some(at(1000));
     let (status, _) = look(&world, 1010);
     assert_eq!(ready(&status).1, "Current");

@@ -3,6 +3,7 @@
 use super::kind;
 use super::world::World;
 use crate::inventory::Kind;
+use crate::policy::Policy;
 use crate::probe::read_by_udev;
 use crate::reason::Reason;
 use crate::snapshot::{Probe, Seen, Signature, UdevRecord, Usage};
@@ -73,7 +74,7 @@ fn recorded(seen: &Seen, record: &UdevRecord) -> Vec<Signature> {
     file_system.into_iter().chain(table).collect()
 }
 
-pub(super) fn reasons(world: &World<'_>, seen: &Seen) -> Vec<Reason> {
+pub(super) fn reasons(world: &World<'_>, policy: &Policy, seen: &Seen) -> Vec<Reason> {
     let contents = Contents::of(seen);
     let mut reasons: Vec<Reason> = contents.signatures.iter().map(meaning).collect();
     if contents.ambiguous {
@@ -103,7 +104,7 @@ pub(super) fn reasons(world: &World<'_>, seen: &Seen) -> Vec<Reason> {
     if let Some(what) = reserved(seen) {
         reasons.push(Reason::ReservedPartition { what });
     }
-    if !contents.known && is_expected(seen) {
+    if !contents.known && is_expected(policy, seen) {
         reasons.push(Reason::Unknown {
             what: "what it holds".into(),
         });
@@ -111,12 +112,23 @@ pub(super) fn reasons(world: &World<'_>, seen: &Seen) -> Vec<Reason> {
     reasons
 }
 
-/// Whether a device is one that is read at all.
-fn is_expected(seen: &Seen) -> bool {
-    !seen.hidden
-        && seen.size != Some(0)
-        && !matches!(kind::of(seen), Kind::Optical | Kind::Floppy)
-        && !matches!(seen.probe, Probe::Failed(_))
+/// Kinds that are not read.
+const UNREAD: &[Kind] = &[
+    Kind::Optical,
+    Kind::Floppy,
+    Kind::Rbd,
+    Kind::Nbd,
+    Kind::Zvol,
+    Kind::Drbd,
+    Kind::Ram,
+    Kind::Zram,
+];
+
+/// Whether a device is one that has to be read.
+fn is_expected(policy: &Policy, seen: &Seen) -> bool {
+    let kind = kind::of(seen);
+    let unread = UNREAD.contains(&kind) && !policy.kinds.contains(&kind);
+    !seen.hidden && seen.size != Some(0) && !unread && !matches!(seen.probe, Probe::Failed(_))
 }
 
 fn meaning(signature: &Signature) -> Reason {

@@ -15,8 +15,17 @@ pub const POSITIONS: [u64; 5] = [0, GIB, 10 * GIB, 100 * GIB, 1000 * GIB];
 
 /// Where labels begin, in bytes.
 pub(super) fn labels(device: &File) -> io::Result<Vec<u64>> {
+    labels_within(device, 0, u64::MAX)
+}
+
+/// The same for a part of the device.
+pub(super) fn labels_within(device: &File, from: u64, length: u64) -> io::Result<Vec<u64>> {
     let mut found = Vec::new();
     for position in POSITIONS {
+        if position >= length {
+            break;
+        }
+        let position = from.saturating_add(position);
         let mut begin = [0; MAGIC.len()];
         match device.read_exact_at(&mut begin, position) {
             Ok(()) if begin == MAGIC => found.push(position),

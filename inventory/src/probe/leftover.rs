@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
+use std::io;
 
 use super::blkid::{Blkid, Range};
 use super::bluestore;
@@ -45,18 +46,8 @@ impl Leftovers {
     /// # Errors
     /// The device cannot be read.
     pub fn on(&self, device: &File) -> Result<Vec<Leftover>, String> {
-        let mut found = self.blkid.leftovers(device, Range::default())?;
-        let labels = bluestore::labels(device).map_err(|error| error.to_string())?;
-        for offset in labels {
-            if !found.iter().any(|known| known.offset == Some(offset)) {
-                found.push(Leftover {
-                    kind: "ceph_bluestore".into(),
-                    offset: Some(offset),
-                    length: bluestore::MAGIC.len() as u64,
-                });
-            }
-        }
-        Ok(found)
+        let found = self.blkid.leftovers(device, Range::default())?;
+        with_labels(found, bluestore::labels(device))
     }
 
     /// Every signature within a part of the device, as on one of its
@@ -65,6 +56,24 @@ impl Leftovers {
     /// # Errors
     /// The device cannot be read.
     pub fn within(&self, device: &File, offset: u64, length: u64) -> Result<Vec<Leftover>, String> {
-        self.blkid.leftovers(device, Range { offset, length })
+        let found = self.blkid.leftovers(device, Range { offset, length })?;
+        with_labels(found, bluestore::labels_within(device, offset, length))
     }
+}
+
+/// Adds the labels of BlueStore that libblkid does not know.
+fn with_labels(
+    mut found: Vec<Leftover>,
+    labels: io::Result<Vec<u64>>,
+) -> Result<Vec<Leftover>, String> {
+    for offset in labels.map_err(|error| error.to_string())? {
+        if !found.iter().any(|known| known.offset == Some(offset)) {
+            found.push(Leftover {
+                kind: "ceph_bluestore".into(),
+                offset: Some(offset),
+                length: bluestore::MAGIC.len() as u64,
+            });
+        }
+    }
+    Ok(found)
 }

@@ -5,7 +5,7 @@
 //! begun again before it has ended, so that a disk costs one thread, however
 //! often it is looked at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
@@ -23,18 +23,22 @@ pub(super) struct Patience<K, A, B> {
     worker: Option<(Sender<A>, Receiver<B>)>,
     /// Work that took too long, by what it was on.
     left: BTreeMap<K, Receiver<B>>,
+    /// What took too long last time: it is not waited for again before it has
+    /// answered at once.
+    slow: BTreeSet<K>,
 }
 
 const HANGS: &str = "it does not answer";
 const GONE: &str = "the thread that reads devices is gone";
 
-impl<K: Ord, A: Send + 'static, B: Send + 'static> Patience<K, A, B> {
+impl<K: Ord + Clone, A: Send + 'static, B: Send + 'static> Patience<K, A, B> {
     pub(super) fn new(work: fn(A) -> B) -> Self {
         Self {
             work,
             longest: LONGEST,
             worker: None,
             left: BTreeMap::new(),
+            slow: BTreeSet::new(),
         }
     }
 
@@ -51,14 +55,21 @@ impl<K: Ord, A: Send + 'static, B: Send + 'static> Patience<K, A, B> {
             None => self.hire().map_err(|_| "a thread could not be started")?,
         };
         orders.send(order).map_err(|_| GONE)?;
-        let result = match results.recv_timeout(self.patience()) {
+        let patience = if self.slow.contains(&key) {
+            SHORTEST.min(self.longest)
+        } else {
+            self.patience()
+        };
+        let result = match results.recv_timeout(patience) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout) => {
+                self.slow.insert(key.clone());
                 self.left.insert(key, results);
                 return Err(HANGS);
             }
             Err(RecvTimeoutError::Disconnected) => return Err(GONE),
         };
+        self.slow.remove(&key);
         self.worker = Some((orders, results));
         Ok(result)
     }
@@ -124,7 +135,7 @@ mod tests {
             assert!(begin.elapsed() < LONGEST, "it has ended");
             thread::yield_now();
         }
-        assert!(patience.left.is_empty());
+        assert!(patience.left.is_empty() && patience.slow.is_empty());
     }
 
     #[test]

@@ -11,6 +11,15 @@ pub(super) fn record(database: &Folder, number: Number) -> Option<UdevRecord> {
     Some(parse(&database.text(&name)?))
 }
 
+/// The kernel's number of the disk that a record is of: a link has it.
+pub(super) fn disk_sequence(record: &UdevRecord) -> Option<u64> {
+    let numbers = record.links.iter().filter_map(|link| {
+        let number = link.strip_prefix("/dev/disk/by-diskseq/")?;
+        number.split('-').next()?.parse().ok()
+    });
+    numbers.max()
+}
+
 fn parse(text: &str) -> UdevRecord {
     let mut record = UdevRecord::default();
     for line in text.lines() {

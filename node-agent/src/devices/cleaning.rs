@@ -7,10 +7,11 @@
 //! it, [`work`] is the order.
 //!
 //! A cleaning goes on when whoever asked for it is gone, and who asks for the
-//! same again waits for the same. How it ended is remembered for a while: the
-//! answer may have been lost, and something new be on the device since.
+//! same again waits for the same. The [`ledger`] sees to it that no order is
+//! begun twice.
 
 mod device;
+mod ledger;
 mod openers;
 mod plan;
 mod work;
@@ -18,22 +19,30 @@ mod work;
 #[cfg(test)]
 mod loop_tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::thread;
 
 use hypercloud_inventory::cleaning::Meant;
 use hypercloud_inventory::watch::Bell;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
+use self::ledger::Ledger;
+use self::work::CleanError;
 use super::eyes::Eyes;
 use crate::job::drive::chain;
 use crate::job::state::Failure;
 
+/// Devices that are cleaned at the same time, each by a thread of its own.
+const AT_A_TIME: usize = 8;
+
 /// What was done.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cleaned {
     /// What was found and removed, as `ext4 at byte 1080`.
     pub removed: Vec<String>,
@@ -43,50 +52,48 @@ pub struct Cleaned {
 
 type Outcome = Result<Cleaned, Failure>;
 
-/// How long it is remembered how a cleaning ended: longer than whoever ordered
-/// it asks again.
-const REMEMBERED: Duration = Duration::from_secs(72 * 3600);
-/// The most that are remembered; the oldest go first.
-const MOST_REMEMBERED: usize = 256;
-
-/// One request; with the same reference it is the same one.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// What is asked for; with the same reference it is the same order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Order {
     meant: Meant,
     reference: String,
 }
 
-/// Requests that go on, and those that have ended.
-#[derive(Default)]
+/// Orders that go on, and those that were begun.
 struct Orders {
     running: BTreeMap<Order, watch::Receiver<Option<Outcome>>>,
-    ended: VecDeque<(Instant, Order, Outcome)>,
+    ledger: Ledger,
 }
 
 impl Orders {
-    /// How the same request has ended, where it has for good.
-    fn remembered(&mut self, order: &Order) -> Option<Outcome> {
-        self.ended.retain(|(when, ..)| when.elapsed() < REMEMBERED);
-        let same = self.ended.iter().find(|(_, ended, _)| ended == order)?;
-        Some(same.2.clone())
-    }
-
-    fn end(&mut self, order: &Order, outcome: Option<&Outcome>) {
-        self.running.remove(order);
-        match outcome {
-            None => {}
-            // It is to be tried again.
-            Some(Err(failure)) if failure.retryable => {}
-            // Without a reference nobody says that it is the same.
-            Some(_) if order.reference.is_empty() => {}
-            Some(outcome) => {
-                self.ended
-                    .push_back((Instant::now(), order.clone(), outcome.clone()));
-                if self.ended.len() > MOST_REMEMBERED {
-                    self.ended.pop_front();
-                }
-            }
+    /// The answer to an order that is not to be begun.
+    fn answer(&self, order: &Order) -> Option<Outcome> {
+        let running = self.running.keys();
+        let same =
+            |other: &&Order| !order.reference.is_empty() && other.reference == order.reference;
+        let begun = self.ledger.entry(&order.reference);
+        let other = running.chain(begun.map(|entry| &entry.order));
+        if let Some(other) = other.filter(same).find(|other| *other != order) {
+            return Some(Err(Failure {
+                reason: "AnotherDevice".to_owned(),
+                message: format!(
+                    "{} ordered {} before, as another device: order anew",
+                    order.reference, other.meant.path
+                ),
+                retryable: false,
+            }));
         }
+        let outcome = begun?.outcome.clone();
+        Some(outcome.unwrap_or_else(|| {
+            Err(Failure {
+                reason: CleanError::Interrupted.reason().to_owned(),
+                message: format!(
+                    "the agent that began to clean {} ended before it was done: look at the device, and order anew",
+                    order.meant.path
+                ),
+                retryable: false,
+            })
+        }))
     }
 }
 
@@ -96,17 +103,23 @@ pub struct Cleaner {
     eyes: Arc<Eyes>,
     bell: Bell,
     orders: Arc<Mutex<Orders>>,
+    turns: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
 impl Cleaner {
-    pub(super) fn new(eyes: Arc<Eyes>, bell: Bell) -> Self {
-        Self {
+    pub(super) fn new(eyes: Arc<Eyes>, bell: Bell, state: &Path) -> io::Result<Self> {
+        let orders = Orders {
+            running: BTreeMap::new(),
+            ledger: Ledger::open(state)?,
+        };
+        Ok(Self {
             eyes,
             bell,
-            orders: Arc::default(),
+            orders: Arc::new(Mutex::new(orders)),
+            turns: Arc::new(Semaphore::new(AT_A_TIME)),
             stop: CancellationToken::new(),
-        }
+        })
     }
 
     /// Ends what goes on, between two steps; what is asked for then ends too.
@@ -120,8 +133,8 @@ impl Cleaner {
     /// It is refused, or failed.
     pub async fn clean(&self, meant: Meant, reference: String) -> Outcome {
         let mut outcome = match self.begin(Order { meant, reference }) {
-            Begun::Outcome(outcome) => outcome,
-            Begun::Ended(outcome) => return outcome,
+            Begun::GoesOn(outcome) => outcome,
+            Begun::Answered(outcome) => return outcome,
         };
         match outcome.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(outcome)) => outcome.clone(),
@@ -135,35 +148,52 @@ impl Cleaner {
         }
     }
 
-    /// The outcome of a cleaning that has ended, goes on or begins.
+    /// An order that has ended, goes on or begins.
     fn begin(&self, order: Order) -> Begun {
         let mut orders = self.orders.lock();
-        if let Some(outcome) = orders.remembered(&order) {
-            return Begun::Ended(outcome);
-        }
         if let Some(outcome) = orders.running.get(&order) {
-            return Begun::Outcome(outcome.clone());
+            return Begun::GoesOn(outcome.clone());
+        }
+        if let Some(outcome) = orders.answer(&order) {
+            return Begun::Answered(outcome);
         }
         let (told, outcome) = watch::channel(None);
         orders.running.insert(order.clone(), outcome.clone());
-        let mut entry = Entry {
+        let mut running = Running {
             cleaner: self.clone(),
             order,
             outcome: None,
         };
-        tokio::task::spawn_blocking(move || {
-            let Order { meant, reference } = &entry.order;
-            let outcome = entry.cleaner.carry_out(meant, reference);
-            entry.outcome = Some(outcome.clone());
-            drop(entry);
-            told.send_replace(Some(outcome));
+        let turns = Arc::clone(&self.turns);
+        tokio::spawn(async move {
+            let turn = turns.acquire_owned().await;
+            let work = move || {
+                let outcome = running.cleaner.carry_out(&running.order);
+                running.outcome = Some(outcome.clone());
+                drop(running);
+                drop(turn);
+                told.send_replace(Some(outcome));
+            };
+            let hired = thread::Builder::new().name("cleaning".into()).spawn(work);
+            if let Err(error) = hired {
+                tracing::error!(%error, "there is no thread to clean with");
+            }
         });
-        Begun::Outcome(outcome)
+        Begun::GoesOn(outcome)
     }
 
-    fn carry_out(&self, meant: &Meant, reference: &str) -> Outcome {
+    fn carry_out(&self, order: &Order) -> Outcome {
+        let Order { meant, reference } = order;
         let path = meant.path.as_str();
-        match work::clean(&self.eyes, meant, reference, &self.stop) {
+        let mut begun = false;
+        let done = work::prepare(&self.eyes, meant, &self.stop).and_then(|cleaning| {
+            cleaning.announce(reference);
+            let written = self.orders.lock().ledger.put(order, None);
+            written.map_err(CleanError::Ledger)?;
+            begun = true;
+            cleaning.carry_out()
+        });
+        match done {
             Ok(cleaned) => {
                 tracing::info!(
                     device = path,
@@ -176,17 +206,20 @@ impl Cleaner {
             }
             Err(error) => {
                 let message = chain(&error);
+                let reason = error.reason();
                 tracing::warn!(
                     device = path,
                     reference,
-                    reason = error.reason(),
+                    reason,
                     message,
                     "device not cleaned"
                 );
                 Err(Failure {
-                    reason: error.reason().to_owned(),
+                    reason: reason.to_owned(),
                     message,
-                    retryable: error.is_retryable(),
+                    // What was begun is not begun again: somebody may have
+                    // made something of the device since.
+                    retryable: error.is_retryable() && !begun,
                 })
             }
         }
@@ -195,23 +228,32 @@ impl Cleaner {
 
 enum Begun {
     /// It is to come.
-    Outcome(watch::Receiver<Option<Outcome>>),
+    GoesOn(watch::Receiver<Option<Outcome>>),
     /// It is known.
-    Ended(Outcome),
+    Answered(Outcome),
 }
 
-/// That a cleaning goes on; however it ends, it does so no more, and the
-/// device looks different.
-struct Entry {
+/// That an order goes on; however it ends, it does so no more, and the device
+/// looks different.
+struct Running {
     cleaner: Cleaner,
     order: Order,
     outcome: Option<Outcome>,
 }
 
-impl Drop for Entry {
+impl Drop for Running {
     fn drop(&mut self) {
         let mut orders = self.cleaner.orders.lock();
-        orders.end(&self.order, self.outcome.as_ref());
+        orders.running.remove(&self.order);
+        let last = match &self.outcome {
+            Some(Err(failure)) if failure.retryable => None,
+            outcome => outcome.as_ref(),
+        };
+        if last.is_some()
+            && let Err(error) = orders.ledger.put(&self.order, last)
+        {
+            tracing::error!(%error, "how a cleaning ended is not written down");
+        }
         self.cleaner.bell.ring();
     }
 }

@@ -5,6 +5,7 @@
 //! device that does not answer is left to another thread by the prober.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
@@ -98,7 +99,12 @@ impl Looking {
             let begin = Instant::now();
             // A device is minded from its first look on, and what was written
             // to it before that was closed shows at the second.
-            let again = self.look(begin);
+            let look = AssertUnwindSafe(|| self.look(begin));
+            let again = catch_unwind(look).unwrap_or_else(|_| {
+                tracing::error!("looking at the devices failed by a fault of the agent");
+                self.complaint = Some(String::new());
+                false
+            });
             let rest = (begin.elapsed() * REST).min(LONGEST_REST);
             thread::park_timeout(rest);
             if !again {

@@ -42,8 +42,12 @@ fn codes(disk: &Disk) -> Vec<String> {
 }
 
 async fn clean(disk: &Disk, meant: Meant) -> Result<Cleaned, Failure> {
-    let devices = Devices::start(disk.tree()).unwrap();
-    devices.cleaner.clean(meant, "a test".into()).await
+    // Each is another order.
+    start(disk).cleaner.clean(meant, String::new()).await
+}
+
+fn start(disk: &Disk) -> Devices {
+    Devices::start(disk.tree(), &disk.dir.path().join("state")).unwrap()
 }
 
 /// Cleans a disk that carries something, and says what was removed.
@@ -353,7 +357,7 @@ async fn the_same_again_is_the_same_and_does_no_harm() {
     }
     let disk = Disk::new(&[]);
     assert!(disk.made_by("mkfs.ext4", &["-q"]));
-    let devices = Devices::start(disk.tree()).unwrap();
+    let devices = start(&disk);
     let pinned = meant(&disk);
     let call = |order: &str| devices.cleaner.clean(pinned.clone(), order.into());
     let (one, other) = tokio::join!(call("one"), call("one"));
@@ -377,6 +381,33 @@ async fn the_same_again_is_the_same_and_does_no_harm() {
     assert_eq!(codes(&disk), ["LoopDevice"]);
     let clean = call("three").await.unwrap();
     assert_eq!((clean.removed.len(), clean.discarded), (0, true));
+
+    // The same name for another order is a mistake.
+    let other = Meant {
+        by_id: Some("/dev/disk/by-id/wwn-1".into()),
+        ..pinned.clone()
+    };
+    let failure = devices.cleaner.clean(other, "one".into()).await;
+    assert_eq!(failure.unwrap_err().reason, "AnotherDevice");
+
+    // The next agent knows of them, also of one that was never ended.
+    assert!(disk.made_by("mkfs.ext4", &["-q"]));
+    let ledger = disk.dir.path().join("state/cleanings.json");
+    let text = fs::read_to_string(&ledger).unwrap();
+    let mut entries: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for entry in entries.as_array_mut().unwrap() {
+        if entry["order"]["reference"] == "two" {
+            entry["outcome"] = serde_json::Value::Null;
+        }
+    }
+    fs::write(&ledger, entries.to_string()).unwrap();
+    let next = start(&disk);
+    let again = |order: &str| next.cleaner.clean(pinned.clone(), order.into());
+    assert_eq!(again("one").await, call("one").await);
+    let failure = again("two").await.unwrap_err();
+    assert_eq!(failure.reason, "CleaningInterrupted");
+    assert!(!failure.retryable);
+    assert_eq!(codes(&disk), ["FileSystem", "LoopDevice"]);
 
     // Nothing goes on once the agent ends.
     devices.cleaner.stop();

@@ -117,7 +117,7 @@ impl Agent {
         let (jobs, _) =
             Jobs::open(&place.path().join("jobs"), Arc::new(Barren), volumes, 2).unwrap();
         let node = Node::this("node-1".into()).unwrap();
-        let devices = Devices::start(tree).unwrap();
+        let devices = Devices::start(tree, place.path()).unwrap();
         let service = AgentService::new(node, jobs.clone(), Arc::new(Barren), devices);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -292,7 +292,7 @@ async fn certificates_may_come_late() {
         Node::this("node-2".into()).unwrap(),
         agent.jobs.clone(),
         Arc::new(Barren),
-        Devices::start(Tree::recorded(place.path())).unwrap(),
+        Devices::start(Tree::recorded(place.path()), place.path()).unwrap(),
     );
     let (ready, mut is_ready) = watch::channel(false);
     let look_every = Duration::from_millis(20);

@@ -7,14 +7,21 @@ use serde::Serialize;
 use crate::cluster::{COMPLETE, Course, Figures, Followed, Outcome, Said, Step, Work};
 use crate::devices::plain;
 
-/// Reasons of what was not refused, or perhaps not: it was tried, or could not
-/// begin in time.
-const TRIED: [&str; 4] = [
-    "LeftoversRemain",
-    "Expired",
+/// Reasons of what was not refused where it was settled which device is meant:
+/// something may have been done to it.
+const TRIED: [&str; 8] = [
+    "AgentTooOld",
     "AgentUnreachable",
+    "CleaningFailed",
+    "CleaningInterrupted",
+    "Expired",
+    "LeftoversRemain",
+    "NodeNotFound",
     "Unreadable",
 ];
+
+/// The reason of what could not begin in time.
+const EXPIRED: &str = "Expired";
 
 /// Of a cleaning nothing is counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -83,7 +90,12 @@ impl Followed for NodeDeviceCleanup {
                 discarded: status.discarded.unwrap_or_default(),
                 message: said.message,
             }),
-            CleanupPhase::Failed if TRIED.contains(&said.reason.as_str()) => Course::Failed(said),
+            CleanupPhase::Failed
+                if status.device.is_some() && TRIED.contains(&said.reason.as_str()) =>
+            {
+                Course::Failed(said)
+            }
+            CleanupPhase::Failed if said.reason == EXPIRED => Course::Failed(said),
             CleanupPhase::Failed => Course::of_failed(said),
             CleanupPhase::Pending | CleanupPhase::Cleaning => Course::UnderWay(Step {
                 phase: phase.as_str(),

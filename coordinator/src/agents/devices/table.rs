@@ -60,11 +60,10 @@ enum Link {
     TooOld,
     Following {
         since: Timestamp,
-        devices: BTreeMap<String, Device>,
-        /// Whether something was told since the last look.
-        dirty: bool,
-        /// Whether a look was told.
-        looked: bool,
+        /// What the stream's last look showed.
+        shown: Option<Arc<Told>>,
+        /// What was told since, by name; nothing for what is gone.
+        changes: BTreeMap<String, Option<Device>>,
     },
 }
 
@@ -135,9 +134,8 @@ impl DeviceTable {
         };
         entry.link = Link::Following {
             since,
-            devices: BTreeMap::new(),
-            dirty: true,
-            looked: false,
+            shown: None,
+            changes: BTreeMap::new(),
         };
         Some(Change::Devices(node.to_owned()))
     }
@@ -150,16 +148,15 @@ impl DeviceTable {
 
     /// A device as it is with the next look.
     pub fn changed(&mut self, node: &str, device: Device) {
-        if let Some((devices, dirty)) = self.following(node) {
-            devices.insert(device.name.clone(), device);
-            *dirty = true;
+        if let Some(changes) = self.changes(node) {
+            changes.insert(device.name.clone(), Some(device));
         }
     }
 
     /// A device that is gone with the next look.
     pub fn removed(&mut self, node: &str, name: &str) {
-        if let Some((devices, dirty)) = self.following(node) {
-            *dirty |= devices.remove(name).is_some();
+        if let Some(changes) = self.changes(node) {
+            changes.insert(name.to_owned(), None);
         }
     }
 
@@ -176,50 +173,19 @@ impl DeviceTable {
         let Some(known) = self.nodes.get_mut(node) else {
             return Ok(None);
         };
-        let Link::Following {
-            devices,
-            dirty,
-            looked,
-            ..
-        } = &mut known.link
-        else {
+        let Link::Following { shown, changes, .. } = &mut known.link else {
             return Ok(None);
         };
-        let held = devices.len() as u64;
-        if held != look.devices {
-            let looked = look.devices;
-            return Err(Mismatch { looked, held });
-        }
-        let first = !std::mem::replace(looked, true);
-        let dirty = std::mem::replace(dirty, false);
-        let change = Some(Change::Devices(node.to_owned()));
-        if let Some((told, heard)) = &mut known.told {
-            let silent = now.duration_since(*heard) >= SILENCE;
-            let same = !dirty
-                && told.revision == look.revision
-                && told.inventory.boot_id == look.boot_id
-                && told.inventory.hostname == look.hostname;
-            if same {
-                *heard = now;
-                return Ok(change.filter(|_| first || silent));
-            }
-        }
-        let mut devices: Vec<Device> = devices.values().cloned().collect();
-        devices.sort_by_cached_key(place);
-        let told = Arc::new(Told {
-            revision: look.revision,
-            inventory: Inventory {
-                hostname: look.hostname,
-                boot_id: look.boot_id,
-                devices,
-            },
-        });
+        let first = shown.is_none();
+        let told = after(shown.clone(), std::mem::take(changes), look)?;
+        *shown = Some(Arc::clone(&told));
         let news = known
             .told
             .as_ref()
             .is_none_or(|(former, heard)| *former != told || now.duration_since(*heard) >= SILENCE);
         known.told = Some((told, now));
-        Ok(change.filter(|_| first || news))
+        let change = Change::Devices(node.to_owned());
+        Ok(Some(change).filter(|_| first || news))
     }
 
     /// The stream is over. What it told is remembered.
@@ -228,9 +194,7 @@ impl DeviceTable {
         let (since, vain) = match entry.link {
             Link::Away { .. } => return None,
             Link::Following {
-                since,
-                looked: false,
-                ..
+                since, shown: None, ..
             } => (since, true),
             Link::TooOld | Link::Following { .. } => (now, false),
         };
@@ -238,9 +202,9 @@ impl DeviceTable {
         Some(Change::Devices(node.to_owned()))
     }
 
-    fn following(&mut self, node: &str) -> Option<(&mut BTreeMap<String, Device>, &mut bool)> {
+    fn changes(&mut self, node: &str) -> Option<&mut BTreeMap<String, Option<Device>>> {
         match &mut self.nodes.get_mut(node)?.link {
-            Link::Following { devices, dirty, .. } => Some((devices, dirty)),
+            Link::Following { changes, .. } => Some(changes),
             Link::Away { .. } | Link::TooOld => None,
         }
     }
@@ -256,6 +220,45 @@ impl DeviceTable {
             told: None,
         })
     }
+}
+
+/// What a look shows after the one before it and the changes since.
+fn after(
+    shown: Option<Arc<Told>>,
+    changes: BTreeMap<String, Option<Device>>,
+    look: Look,
+) -> Result<Arc<Told>, Mismatch> {
+    let count = |devices: usize| {
+        let (looked, held) = (look.devices, devices as u64);
+        (looked == held)
+            .then_some(())
+            .ok_or(Mismatch { looked, held })
+    };
+    if let Some(shown) = &shown {
+        let inventory = &shown.inventory;
+        let same = changes.is_empty()
+            && shown.revision == look.revision
+            && inventory.boot_id == look.boot_id
+            && inventory.hostname == look.hostname;
+        if same {
+            count(inventory.devices.len())?;
+            return Ok(Arc::clone(shown));
+        }
+    }
+    let former = shown.iter().flat_map(|shown| &shown.inventory.devices);
+    let kept = former.filter(|device| !changes.contains_key(&device.name));
+    let mut devices: Vec<Device> = kept.cloned().collect();
+    devices.extend(changes.into_values().flatten());
+    count(devices.len())?;
+    devices.sort_by_cached_key(place);
+    Ok(Arc::new(Told {
+        revision: look.revision,
+        inventory: Inventory {
+            hostname: look.hostname,
+            boot_id: look.boot_id,
+            devices,
+        },
+    }))
 }
 
 /// The rank of a name among its kind, see [`natural`].

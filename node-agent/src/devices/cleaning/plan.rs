@@ -31,6 +31,9 @@ pub(super) fn overwritten(size: u64, partitions: &[Range<u64>]) -> Vec<Range<u64
     ranges.extend(copies.map(|copy| *copy..copy.saturating_add(BLOCK)));
     for partition in partitions {
         ranges.extend(ends(partition.clone(), ENDS_OF_PARTITIONS));
+        let copies = BLUESTORE_LABELS.map(|copy| partition.start.saturating_add(copy));
+        let within = copies.into_iter().filter(|copy| partition.contains(copy));
+        ranges.extend(within.map(|copy| copy..copy.saturating_add(BLOCK)));
     }
     merged(ranges, size)
 }

@@ -57,7 +57,9 @@ pub(super) enum CleanError {
         "{path} still has {what} after it was overwritten: it does not keep what is written, or somebody else writes to it"
     )]
     Remains { path: String, what: String },
-    #[error("the agent ends; what it began is begun anew")]
+    #[error("that it begins cannot be written down: look at the disk of the node's system")]
+    Ledger(#[source] io::Error),
+    #[error("the agent ends")]
     Interrupted,
 }
 
@@ -70,7 +72,7 @@ impl CleanError {
             Self::Refused(refusal) => refusal.code(),
             Self::Busy { .. } | Self::Written { .. } => "InUse",
             Self::Changed { .. } => "DeviceChanged",
-            Self::Walk(_) | Self::Failed { .. } => "CleaningFailed",
+            Self::Walk(_) | Self::Failed { .. } | Self::Ledger(_) => "CleaningFailed",
             Self::Unreadable { .. } => "Unreadable",
             Self::Remains { .. } => "LeftoversRemain",
             Self::Interrupted => "CleaningInterrupted",
@@ -83,25 +85,36 @@ impl CleanError {
     pub(super) fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Self::Walk(_) | Self::Failed { .. } | Self::Interrupted
+            Self::Walk(_) | Self::Failed { .. } | Self::Ledger(_) | Self::Interrupted
         )
     }
 }
 
-/// Cleans the device that is meant.
-pub(super) fn clean(
+/// Everything up to the first byte that is written.
+pub(super) fn prepare<'a>(
     eyes: &Eyes,
     meant: &Meant,
-    reference: &str,
-    stop: &CancellationToken,
-) -> Result<Cleaned, CleanError> {
+    stop: &'a CancellationToken,
+) -> Result<Cleaning<'a>, CleanError> {
     if !eyes.tree().is_live() {
         return Err(CleanError::Recorded);
+    }
+    if stop.is_cancelled() {
+        return Err(CleanError::Interrupted);
     }
     let leftovers = Leftovers::load().map_err(CleanError::Blind)?;
     let target = decided(eyes, meant)?;
     let path = eyes.tree().device(&target.seen.name);
     let alone = Alone::open(&path, &target.seen).map_err(|source| target.unopened(source))?;
+    if target.seen.disk_sequence.is_none() {
+        // The number cannot be another device's any more, but it may have
+        // become so since the look.
+        let again = eyes.turn().look()?;
+        if find(&again.inventory, meant)?.name != target.seen.name {
+            let source = OpenError::Another("it is what another was".into());
+            return Err(target.unopened(source));
+        }
+    }
     let own = alone.file.as_raw_fd();
     let who = openers::writers(eyes.tree().processes(), target.numbers.clone(), own);
     let who = who.map_err(target.failed("who else has it open cannot be seen"))?;
@@ -111,22 +124,12 @@ pub(super) fn clean(
             who: who.join(", "),
         });
     }
-    tracing::warn!(
-        device = target.path,
-        reference,
-        size = target.size,
-        model = target.seen.model,
-        serial = target.seen.serial,
-        wwn = target.seen.wwn,
-        "cleaning: everything on the device is destroyed"
-    );
-    let cleaning = Cleaning {
+    Ok(Cleaning {
         alone,
         target,
         leftovers,
         stop,
-    };
-    cleaning.carry_out()
+    })
 }
 
 /// Looks afresh, and decides. Who only looks at a device has it for a moment,
@@ -216,7 +219,8 @@ impl Target {
     }
 }
 
-struct Cleaning<'a> {
+/// A device that is open alone, and is to be cleaned.
+pub(super) struct Cleaning<'a> {
     alone: Alone,
     target: Target,
     leftovers: Leftovers,
@@ -224,7 +228,23 @@ struct Cleaning<'a> {
 }
 
 impl Cleaning<'_> {
-    fn carry_out(self) -> Result<Cleaned, CleanError> {
+    /// Says in the log what is about to happen.
+    pub(super) fn announce(&self, reference: &str) {
+        let Target {
+            path, size, seen, ..
+        } = &self.target;
+        tracing::warn!(
+            device = path,
+            reference,
+            size,
+            model = seen.model,
+            serial = seen.serial,
+            wwn = seen.wwn,
+            "cleaning: everything on the device is destroyed"
+        );
+    }
+
+    pub(super) fn carry_out(self) -> Result<Cleaned, CleanError> {
         let removed = self.found()?;
         let places: Vec<Range<u64>> = self
             .target
@@ -237,23 +257,25 @@ impl Cleaning<'_> {
             self.zero(&range)?;
         }
         self.remove_all()?;
-        let discarded = self.discard()?;
-        if discarded {
-            // What a device gives for discarded blocks is its own affair.
-            self.remove_all()?;
-        }
+        let discarded = self.discard();
+        // What a device gives for discarded blocks is its own affair.
+        self.remove_all()?;
         let numbers: Vec<u32> = self
             .target
             .partitions
             .iter()
             .map(|(number, _)| *number)
             .collect();
-        if self.target.seen.disk.is_none() && !numbers.is_empty() {
-            self.alone
-                .forget_partitions(&numbers)
-                .map_err(self.target.failed(
-                    "it is clean, but the kernel keeps its partitions: somebody has one open",
-                ))?;
+        if self.target.seen.disk.is_none()
+            && !numbers.is_empty()
+            && let Err(error) = self.alone.forget_partitions(&numbers)
+        {
+            // The device is clean all the same, and may be somebody's soon.
+            tracing::warn!(
+                device = self.target.path,
+                %error,
+                "the kernel keeps the partitions of a device that was cleaned: somebody has one open"
+            );
         }
         Ok(Cleaned {
             removed: removed.iter().map(ToString::to_string).collect(),
@@ -314,13 +336,15 @@ impl Cleaning<'_> {
     }
 
     /// Whether the device took the discard of all its blocks. One that cannot
-    /// is clean all the same.
-    fn discard(&self) -> Result<bool, CleanError> {
+    /// is clean all the same, and so is one whose agent ends.
+    fn discard(&self) -> bool {
         for range in plan::discarded(self.target.size) {
-            self.go_on()?;
+            if self.stop.is_cancelled() {
+                return false;
+            }
             match self.alone.discard(&range) {
                 Ok(true) => {}
-                Ok(false) => return Ok(false),
+                Ok(false) => return false,
                 Err(error) => {
                     tracing::warn!(
                         device = self.target.path,
@@ -328,11 +352,11 @@ impl Cleaning<'_> {
                         at = range.start,
                         "the device fails to discard"
                     );
-                    return Ok(false);
+                    return false;
                 }
             }
         }
-        Ok(true)
+        true
     }
 
     fn zero(&self, range: &Range<u64>) -> Result<(), CleanError> {

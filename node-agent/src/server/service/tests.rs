@@ -94,7 +94,7 @@ fn agent() -> (TempDir, AgentService) {
     let engine: Arc<dyn Engine> = Arc::new(Sources);
     let (jobs, _) = Jobs::open(&place.path().join("jobs"), engine.clone(), volumes, 1).unwrap();
     let node = Node::this("node-1".into()).unwrap();
-    let devices = Devices::start(Tree::recorded(place.path())).unwrap();
+    let devices = Devices::start(Tree::recorded(place.path()), place.path()).unwrap();
     (place, AgentService::new(node, jobs, engine, devices))
 }
 

@@ -320,6 +320,8 @@ async fn what_an_agent_says_agrees_with_the_resource() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_device_is_cleaned_when_that_is_meant() -> anyhow::Result<()> {
+    // An order by a name that does not last is good for a minute.
+    let _undisturbed = system::disturb().await;
     let (cluster, _alone) = cluster().await?;
     let here = nodes_here(&cluster).await?;
     let Some(node) = here.first() else {
@@ -376,6 +378,7 @@ async fn a_device_is_cleaned_when_that_is_meant() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn a_device_in_use_is_not_cleaned() -> anyhow::Result<()> {
+    let _undisturbed = system::disturb().await;
     let (cluster, _alone) = cluster().await?;
     let here = nodes_here(&cluster).await?;
     let Some(node) = here.first() else {

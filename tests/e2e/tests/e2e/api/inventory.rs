@@ -50,19 +50,17 @@ async fn as_many_devices_as_an_inventory_shows_fit() -> anyhow::Result<()> {
             "metadata": {"generateName": "no-node-"},
             "spec": {}
         }))?;
-        let made = inventories.create(&PostParams::default(), &made).await?;
+        let mut made = inventories.create(&PostParams::default(), &made).await?;
         let name = made.name_any();
-        let patch = json!({
-            "apiVersion": "hypercloud.tmaxanc.com/v1alpha1",
-            "kind": "NodeDeviceInventory",
-            "metadata": {"name": name},
-            "status": {"state": "Current", "deviceCount": devices.len(), "devices": devices},
-        });
-        let manager = PatchParams::apply(names::FIELD_MANAGER).force();
-        let applied = inventories
-            .patch_status(&name, &manager, &Patch::Apply(&patch))
-            .await;
-        match applied {
+        let status = json!({"state": "Current", "deviceCount": devices.len(), "devices": devices});
+        made.status = Some(serde_json::from_value(status)?);
+        // As the coordinator writes it.
+        made.metadata.managed_fields = None;
+        let parameters = PostParams {
+            field_manager: Some(names::FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        match inventories.replace_status(&name, &parameters, &made).await {
             Ok(written) => {
                 let _ = inventories.delete(&name, &DeleteParams::default()).await;
                 break written;
