@@ -233,6 +233,58 @@ fn kinds_that_are_not_offered_are_listed_with_their_kind() {
 }
 
 #[test]
+fn what_udev_says_of_another_disk_is_not_believed() {
+    let machine = Machine::new();
+    // The disk was changed, and udev has not looked since.
+    let disk = machine.sata("sda", "8:0", "a0");
+    disk.udev(&["S:disk/by-diskseq/6"]);
+    let other = machine.sata("sdb", "8:16", "b0");
+    other.udev(&["S:disk/by-diskseq/7"]);
+    let inventory = machine.inventory();
+    let [changed, same] = ["sda", "sdb"].map(|name| device(&inventory, name));
+    assert_eq!(
+        (&changed.identity.by_id, &changed.identity.wwn),
+        (&None, &None)
+    );
+    assert_eq!(codes(&inventory, "sda"), ["Unknown"]);
+    assert!(same.available && same.identity.by_id.is_some());
+}
+
+#[test]
+fn what_may_be_far_away_is_not_opened() {
+    struct Opens(std::cell::RefCell<Vec<String>>);
+    impl hypercloud_inventory::Opener for Opens {
+        fn open(
+            &self,
+            _: &std::path::Path,
+            _: hypercloud_inventory::Opened,
+            device: &hypercloud_inventory::snapshot::Seen,
+        ) -> hypercloud_inventory::snapshot::Probe {
+            self.0.borrow_mut().push(device.name.clone());
+            hypercloud_inventory::snapshot::Probe::NotMade
+        }
+    }
+    let machine = Machine::new();
+    for (number, name) in ["rbd0", "nbd0", "drbd0", "zd0", "zram0", "sr0", "vda"]
+        .iter()
+        .enumerate()
+    {
+        machine.disk(name, &format!("200:{number}"), "virtual");
+    }
+    let tree = hypercloud_inventory::Tree::recorded(machine.root());
+    let opens = Opens(std::cell::RefCell::default());
+    let snapshot = hypercloud_inventory::walk(&tree, &opens).unwrap();
+    assert_eq!(opens.0.into_inner(), ["vda"]);
+    let mut policy = Policy::default();
+    let inventory = hypercloud_inventory::classify(&snapshot, &policy);
+    assert_eq!(codes(&inventory, "rbd0"), ["RbdDevice"]);
+    // Whoever offers them has them read.
+    policy.kinds.push(hypercloud_inventory::Kind::Rbd);
+    let inventory = hypercloud_inventory::classify(&snapshot, &policy);
+    assert_eq!(codes(&inventory, "rbd0"), ["Unknown"]);
+}
+
+#[test]
 fn device_mapper_is_told_apart() {
     let machine = Machine::new();
     for (name, number, uuid) in [
