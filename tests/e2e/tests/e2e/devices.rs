@@ -104,7 +104,7 @@ async fn inventories_follow_the_devices_of_their_nodes() -> anyhow::Result<()> {
     assert!(described.contains(&device.path), "{described}");
     assert!(described.contains("a loop device"), "{described}");
 
-    device.format()?;
+    device.format().await?;
     let formatted = Instant::now();
     told(&cluster, &here, &name, NEXT_LOOK, |found| {
         has(found, "FileSystem")
@@ -114,7 +114,7 @@ async fn inventories_follow_the_devices_of_their_nodes() -> anyhow::Result<()> {
         "a file system shows after {} ms",
         formatted.elapsed().as_millis()
     );
-    let mounted = device.mount()?;
+    let mounted = device.mount().await?;
     let used = |found: Option<&[String]>| has(found, "Mounted") || has(found, "InUse");
     told(&cluster, &here, &name, NEXT_LOOK, used).await?;
     drop(mounted);

@@ -27,7 +27,7 @@ async fn a_device_is_cleaned_when_that_is_meant() -> anyhow::Result<()> {
     };
     let device = Loop::attach(96)?;
     devices::forget(&cluster, &device.path).await?;
-    device.format()?;
+    device.format().await?;
     told(&cluster, &here, device.name(), NEXT_LOOK, |found| {
         has(found, "FileSystem")
     })
@@ -83,8 +83,8 @@ async fn a_device_in_use_is_not_cleaned() -> anyhow::Result<()> {
         return Ok(());
     };
     let device = Loop::attach(80)?;
-    device.format()?;
-    let mounted = device.mount()?;
+    device.format().await?;
+    let mounted = device.mount().await?;
     std::fs::write(mounted.path().join("kept"), "somebody's own")?;
     told(&cluster, &here[..1], device.name(), NEXT_LOOK, |found| {
         has(found, "FileSystem")
