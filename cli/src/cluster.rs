@@ -25,7 +25,7 @@ use crate::arguments::Format;
 use crate::stop::stop_asked;
 
 pub(crate) use self::connect::{ClusterArguments, ContextArguments, quoted};
-pub(crate) use self::course::{COMPLETE, Course, Said, Step, bytes, percent};
+pub(crate) use self::course::{Course, Said, Step, bytes, percent};
 pub(crate) use self::failure::Failure;
 pub(crate) use self::follow::Followed;
 pub(crate) use self::follow::PAUSES;

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
 /// The condition that says how it is.
-pub(crate) const COMPLETE: &str = "Complete";
+const COMPLETE: &str = "Complete";
 /// The reason of work that could be done and never succeeded.
 const EXHAUSTED: &str = "RetriesExhausted";
 

@@ -135,8 +135,19 @@ impl Loop {
     }
 
     /// Puts a file system on it.
-    pub fn format(&self) -> anyhow::Result<()> {
-        tool("mkfs.ext4", &["-q", "-F", &self.path]).map(drop)
+    pub async fn format(&self) -> anyhow::Result<()> {
+        let words = ["-q", "-F", &self.path];
+        self.alone("mkfs.ext4", &words).await
+    }
+
+    /// Runs what wants to have the device alone. An agent that looks has it
+    /// alone for a moment, and the kernel refuses everybody else then.
+    async fn alone(&self, name: &str, words: &[&str]) -> anyhow::Result<()> {
+        let what = format!("{name} has {} alone", self.path);
+        until(&what, Duration::from_secs(30), || async {
+            tool(name, words).map(|_| Seen::Done(()))
+        })
+        .await
     }
 
     /// What `wipefs` finds on it.
@@ -145,9 +156,10 @@ impl Loop {
     }
 
     /// Mounts it while the guard lives.
-    pub fn mount(&self) -> anyhow::Result<Mounted> {
+    pub async fn mount(&self) -> anyhow::Result<Mounted> {
         let folder = tempfile::tempdir()?;
-        tool("mount", &[&self.path, &folder.path().display().to_string()])?;
+        let at = folder.path().display().to_string();
+        self.alone("mount", &[&self.path, &at]).await?;
         Ok(Mounted { folder })
     }
 }

@@ -1,10 +1,9 @@
 //! Where a cleaning is, as its resource tells it. Values in, values out.
 
-use hypercloud_api::conditions::find;
 use hypercloud_api::{CleanupPhase, NodeDeviceCleanup};
 use serde::Serialize;
 
-use crate::cluster::{COMPLETE, Course, Figures, Followed, Outcome, Said, Step, Work};
+use crate::cluster::{Course, Figures, Followed, Outcome, Said, Step, Work};
 use crate::devices::plain;
 
 /// Reasons of what was not refused where it was settled which device is meant:
@@ -76,12 +75,7 @@ impl Followed for NodeDeviceCleanup {
 
     fn course(&self) -> Course<Uncounted, Cleaned> {
         let status = self.status.clone().unwrap_or_default();
-        let said = find(&status.conditions, COMPLETE)
-            .map(|condition| Said {
-                reason: condition.reason.clone(),
-                message: condition.message.clone(),
-            })
-            .unwrap_or_default();
+        let said = Said::of(&status.conditions);
         let phase = status.phase.unwrap_or_default();
         match phase {
             CleanupPhase::Succeeded => Course::Done(Cleaned {
