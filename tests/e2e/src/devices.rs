@@ -97,11 +97,22 @@ pub async fn nodes_here(cluster: &Cluster) -> anyhow::Result<Vec<String>> {
     Ok(here)
 }
 
-/// Codes of the reasons of a device in an inventory; nothing where there is
-/// none of the name, or one without a medium, as a loop device that was let go.
-pub fn reasons(status: &NodeDeviceInventoryStatus, name: &str) -> Option<Vec<String>> {
+/// Which loop device is meant: the kernel gives its name to another one as
+/// soon as it is let go.
+#[derive(Clone, Debug)]
+pub struct LoopName {
+    /// The kernel's name.
+    pub kernel: String,
+    file: String,
+}
+
+/// Codes of the reasons of a device in an inventory; nothing where it is not
+/// there.
+pub fn reasons(status: &NodeDeviceInventoryStatus, name: &LoopName) -> Option<Vec<String>> {
     let mut devices = status.devices.iter();
-    let device = devices.find(|device| device.name == name && device.size > 0)?;
+    let device = devices.find(|device| {
+        device.name == name.kernel && device.backing_file.as_ref() == Some(&name.file)
+    })?;
     let reasons = device.reasons.iter();
     Some(reasons.map(|reason| reason.code().to_owned()).collect())
 }
@@ -110,6 +121,7 @@ pub fn reasons(status: &NodeDeviceInventoryStatus, name: &str) -> Option<Vec<Str
 pub struct Loop {
     /// Its path.
     pub path: String,
+    file: String,
     _folder: tempfile::TempDir,
 }
 
@@ -119,19 +131,21 @@ impl Loop {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("disk.img");
         std::fs::File::create(&file)?.set_len(mebibytes << 20)?;
-        let path = tool(
-            "losetup",
-            &["--find", "--show", &file.display().to_string()],
-        )?;
+        let file = file.display().to_string();
+        let path = tool("losetup", &["--find", "--show", &file])?;
         Ok(Self {
             path: path.trim().to_owned(),
+            file,
             _folder: folder,
         })
     }
 
-    /// The kernel's name.
-    pub fn name(&self) -> &str {
-        self.path.trim_start_matches("/dev/")
+    /// What tells it from others.
+    pub fn name(&self) -> LoopName {
+        LoopName {
+            kernel: self.path.trim_start_matches("/dev/").to_owned(),
+            file: self.file.clone(),
+        }
     }
 
     /// Puts a file system on it.

@@ -9,7 +9,7 @@ mod cleaning;
 use std::time::{Duration, Instant};
 
 use e2e::cluster::Cluster;
-use e2e::devices::{self, Loop, nodes_here, reasons, status};
+use e2e::devices::{self, Loop, LoopName, nodes_here, reasons, status};
 use e2e::wait::{until, when};
 use e2e::{agents, download, system};
 use hypercloud_api::InventoryState;
@@ -37,12 +37,12 @@ async fn cluster() -> anyhow::Result<(Cluster, MutexGuard<'static, ()>)> {
 async fn told(
     cluster: &Cluster,
     nodes: &[String],
-    name: &str,
+    name: &LoopName,
     limit: Duration,
     wanted: impl Fn(Option<&[String]>) -> bool,
 ) -> anyhow::Result<()> {
     for node in nodes {
-        let what = format!("the inventory of {node} is right about {name}");
+        let what = format!("the inventory of {node} is right about {}", name.kernel);
         until(&what, limit, || async {
             let status = status(cluster, node).await?;
             let found = reasons(&status, name);
@@ -69,7 +69,7 @@ async fn inventories_follow_the_devices_of_their_nodes() -> anyhow::Result<()> {
 
     let begun = Instant::now();
     let device = Loop::attach(64)?;
-    let name = device.name().to_owned();
+    let name = device.name();
     told(&cluster, &here, &name, SOON, |found| {
         has(found, "LoopDevice")
     })
@@ -77,7 +77,10 @@ async fn inventories_follow_the_devices_of_their_nodes() -> anyhow::Result<()> {
     println!("a hot-plug shows after {} ms", begun.elapsed().as_millis());
     anyhow::ensure!(begun.elapsed() < SOON, "too late: {:?}", begun.elapsed());
     let seen = status(&cluster, node).await?;
-    let seen = seen.devices.iter().find(|device| device.name == name);
+    let seen = seen
+        .devices
+        .iter()
+        .find(|device| device.name == name.kernel);
     let size = seen.map(|device| device.size);
     assert_eq!(size, Some(64 << 20), "{seen:?}");
 
@@ -220,6 +223,7 @@ async fn people_programs_and_rook_are_told_of_the_devices() -> anyhow::Result<()
 
 #[tokio::test]
 async fn what_an_agent_says_agrees_with_the_resource() -> anyhow::Result<()> {
+    let _undisturbed = system::disturb().await;
     let (cluster, _alone) = cluster().await?;
     devices::all_current(&cluster).await?;
     let folder = tempfile::tempdir()?;

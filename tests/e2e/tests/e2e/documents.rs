@@ -93,6 +93,7 @@ async fn the_manifests_of_the_documents_apply_as_written() -> anyhow::Result<()>
 
 #[tokio::test]
 async fn the_commands_for_devices_work_as_written() -> anyhow::Result<()> {
+    let _undisturbed = system::disturb().await;
     let _alone = devices::alone().await;
     let cluster = Cluster::connect().await?;
     system::all_ready(&cluster, "node-agent").await?;

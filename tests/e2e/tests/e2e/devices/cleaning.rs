@@ -28,7 +28,7 @@ async fn a_device_is_cleaned_when_that_is_meant() -> anyhow::Result<()> {
     let device = Loop::attach(96)?;
     devices::forget(&cluster, &device.path).await?;
     device.format().await?;
-    told(&cluster, &here, device.name(), NEXT_LOOK, |found| {
+    told(&cluster, &here, &device.name(), NEXT_LOOK, |found| {
         has(found, "FileSystem")
     })
     .await?;
@@ -50,7 +50,7 @@ async fn a_device_is_cleaned_when_that_is_meant() -> anyhow::Result<()> {
     assert!(out.contains("ext4"), "{out}");
     assert_eq!(device.signatures()?.trim(), "");
     let clean = |found: Option<&[String]>| found.is_some() && !has(found, "FileSystem");
-    told(&cluster, &here, device.name(), NEXT_LOOK, clean).await?;
+    told(&cluster, &here, &device.name(), NEXT_LOOK, clean).await?;
     // It can be asked for again; then nothing is found. The other node's agent
     // looks at the same device, which it has alone for a moment.
     until("it is cleaned again", devices::CLEANING, || async {
@@ -86,12 +86,12 @@ async fn a_device_in_use_is_not_cleaned() -> anyhow::Result<()> {
     device.format().await?;
     let mounted = device.mount().await?;
     std::fs::write(mounted.path().join("kept"), "somebody's own")?;
-    told(&cluster, &here[..1], device.name(), NEXT_LOOK, |found| {
+    told(&cluster, &here[..1], &device.name(), NEXT_LOOK, |found| {
         has(found, "FileSystem")
     })
     .await?;
     let cleanup = NodeDeviceCleanup::new(
-        &format!("e2e-in-use-{}", device.name()),
+        &format!("e2e-in-use-{}", device.name().kernel),
         NodeDeviceCleanupSpec {
             node_name: node.clone(),
             device: device.path.clone(),
