@@ -99,6 +99,8 @@ fn raw(path: &Path) -> RawDisk {
 fn options() -> Options {
     Options {
         address_policy: AddressPolicy::Any,
+        // How far ahead of what is stored it may be, whatever the machine.
+        workers: Some(3),
         space_policy: SpacePolicy::Sparse,
         progress_interval: Duration::from_millis(5),
         checkpoint_interval: 1,
