@@ -41,6 +41,7 @@ pub fn custom_resource_definitions()
 {
     use kube::CustomResourceExt;
     vec![
+        HyperCloudStorage::crd(),
         NodeDeviceCleanup::crd(),
         NodeDeviceInventory::crd(),
         VirtualMachineImage::crd(),
