@@ -106,8 +106,8 @@ pub async fn refused(cluster: &Cluster, spec: &Value) -> anyhow::Result<String> 
 
 /// Asks for the storage to be deleted; it goes in its own time.
 pub async fn delete(cluster: &Cluster) -> anyhow::Result<()> {
-    let deleted = api(cluster).delete(HYPERCLOUD_STORAGE_NAME, &DeleteParams::default());
-    match deleted.await {
+    let how = DeleteParams::default();
+    match api(cluster).delete(HYPERCLOUD_STORAGE_NAME, &how).await {
         Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
         other => Ok(other.map(drop)?),
     }

@@ -43,15 +43,19 @@ impl Coordinator {
         };
         lead(cluster, Some(IDENTITY)).await?;
         own.start()?;
-        until("the tests' coordinator leads", Duration::from_secs(30), || async {
-            let held = system::leader(cluster).await?;
-            // Who is deposed may have written once more.
-            if held != IDENTITY {
-                lead(cluster, Some(IDENTITY)).await?;
-            }
-            let log = std::fs::read_to_string(own.log())?;
-            Ok(when(held == IDENTITY && log.contains("leading"), held))
-        })
+        until(
+            "the tests' coordinator leads",
+            Duration::from_secs(30),
+            || async {
+                let held = system::leader(cluster).await?;
+                // Who is deposed may have written once more.
+                if held != IDENTITY {
+                    lead(cluster, Some(IDENTITY)).await?;
+                }
+                let log = std::fs::read_to_string(own.log())?;
+                Ok(when(held == IDENTITY && log.contains("leading"), held))
+            },
+        )
         .await?;
         Ok(own)
     }
@@ -119,8 +123,7 @@ impl Drop for Coordinator {
 
 /// The tester's kubeconfig with the coordinator's account in it.
 async fn kubeconfig(cluster: &Cluster) -> anyhow::Result<Value> {
-    let accounts: Api<ServiceAccount> =
-        Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.client.clone(), SYSTEM_NAMESPACE);
     let request: TokenRequest =
         serde_json::from_value(json!({"spec": {"audiences": [], "expirationSeconds": 7200}}))?;
     let issued = accounts

@@ -46,7 +46,9 @@ impl Ground {
     /// Makes it; nothing where that cannot be here, with a word on why.
     pub async fn make() -> anyhow::Result<Option<Self>> {
         let Some(folder) = mirror::folder() else {
-            println!("skipped: there are no manifests in ../shared/manifests or HCS_MANIFESTS_MIRROR");
+            println!(
+                "skipped: there are no manifests in ../shared/manifests or HCS_MANIFESTS_MIRROR"
+            );
             return Ok(None);
         };
         let cluster = Cluster::connect().await?;
@@ -116,7 +118,13 @@ impl Ground {
                 continue;
             }
             let mut again = listed.object.clone();
-            for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "labels"] {
+            for field in [
+                "uid",
+                "resourceVersion",
+                "creationTimestamp",
+                "managedFields",
+                "labels",
+            ] {
                 again["metadata"][field] = Value::Null;
             }
             again["status"] = Value::Null;
@@ -199,15 +207,35 @@ impl Ground {
     pub async fn explain(&self) {
         let words: [&[&str]; 4] = [
             &["get", "hypercloudstorage", "--output", "yaml"],
-            &["get", "deployments,daemonsets,pods,jobs", "--namespace", "rook-ceph"],
-            &["get", "cephclusters,cephblockpools,cephobjectstores,objectbucketclaims", "--all-namespaces"],
-            &["get", "events", "--all-namespaces", "--sort-by=.metadata.creationTimestamp"],
+            &[
+                "get",
+                "deployments,daemonsets,pods,jobs",
+                "--namespace",
+                "rook-ceph",
+            ],
+            &[
+                "get",
+                "cephclusters,cephblockpools,cephobjectstores,objectbucketclaims",
+                "--all-namespaces",
+            ],
+            &[
+                "get",
+                "events",
+                "--all-namespaces",
+                "--sort-by=.metadata.creationTimestamp",
+            ],
         ];
         for words in words {
             let said = tool("kubectl", words).unwrap_or_else(|error| format!("{error:#}"));
             println!("--- kubectl {}\n{}", words.join(" "), tail(&said, 120));
         }
-        match self.log("hypercloud-storage", "app.kubernetes.io/component=coordinator").await {
+        match self
+            .log(
+                "hypercloud-storage",
+                "app.kubernetes.io/component=coordinator",
+            )
+            .await
+        {
             Ok(log) => println!("--- coordinators\n{}", tail(&log, 80)),
             Err(error) => println!("--- coordinators: {error:#}"),
         }

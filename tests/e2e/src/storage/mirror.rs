@@ -176,9 +176,7 @@ fn paths(target: &Target) -> Vec<String> {
     let sources = STAGES.iter().flat_map(|stage| stage.sources);
     let of_file = |source: &Source| match source {
         Source::File(Project::Cdi, _) | Source::Rendered(_) => None,
-        Source::File(project, file) => {
-            Some(project.path(Stage::release(*project, target), file))
-        }
+        Source::File(project, file) => Some(project.path(Stage::release(*project, target), file)),
     };
     sources.filter_map(of_file).collect()
 }

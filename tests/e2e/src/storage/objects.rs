@@ -53,7 +53,10 @@ pub const CEPH_CLUSTER: Object<'static> = rook("CephCluster", hypercloud_storage
 impl Object<'_> {
     /// The objects of its kind in its namespace.
     pub fn api(&self, cluster: &Cluster) -> Api<DynamicObject> {
-        let (group, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
+        let (group, version) = self
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", self.api_version));
         let kind = GroupVersionKind::gvk(group, version, self.kind);
         let resource = ApiResource::from_gvk(&kind);
         match self.namespace {
@@ -90,8 +93,8 @@ impl Object<'_> {
 
     /// Deletes it, where it is there.
     pub async fn delete(&self, cluster: &Cluster) -> anyhow::Result<()> {
-        let deleted = self.api(cluster).delete(self.name, &DeleteParams::default());
-        match deleted.await {
+        let how = DeleteParams::default();
+        match self.api(cluster).delete(self.name, &how).await {
             Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),
             other => Ok(other.map(drop)?),
         }

@@ -47,7 +47,9 @@ pub async fn comes_and_goes_as_it_is_asked_for(ground: &Ground) -> anyhow::Resul
     // takes its resource away first.
     storage::set(cluster, &before).await?;
     CDI.gone(cluster, LIMIT).await?;
-    deployment("cdi", "cdi-operator").gone(cluster, LIMIT).await?;
+    deployment("cdi", "cdi-operator")
+        .gone(cluster, LIMIT)
+        .await?;
     let status = storage::is_ok(cluster, LIMIT).await?;
     assert!(component(&status, "cdi").is_none(), "{status:?}");
     Ok(())

@@ -14,15 +14,26 @@ fn has(cluster: Option<&Value>, node: &str, device: &str) -> bool {
     nodes.into_iter().flatten().any(|found| {
         let devices = found["devices"].as_array();
         found["name"] == node
-            && devices.into_iter().flatten().any(|found| found["name"] == device)
+            && devices
+                .into_iter()
+                .flatten()
+                .any(|found| found["name"] == device)
     })
 }
 
 /// How many OSDs there are.
 async fn osds(ground: &Ground) -> anyhow::Result<usize> {
     use e2e::storage::objects::all;
-    let all = all(&ground.cluster, Some("app=rook-ceph-osd"), Some(ROOK_NAMESPACE)).await?;
-    Ok(all.iter().filter(|object| object.kind == "Deployment").count())
+    let all = all(
+        &ground.cluster,
+        Some("app=rook-ceph-osd"),
+        Some(ROOK_NAMESPACE),
+    )
+    .await?;
+    Ok(all
+        .iter()
+        .filter(|object| object.kind == "Deployment")
+        .count())
 }
 
 /// The specification with these devices on the first node, and on the second.
@@ -49,7 +60,10 @@ pub async fn devices_nodes_and_copies_are_added(ground: &Ground) -> anyhow::Resu
     let added = ground.disks.link("a3");
     let told = storage::event(cluster, "DevicesAdded", &added).await?;
     assert!(told.contains("restart") && told.contains(first), "{told}");
-    object(cluster, &CEPH_CLUSTER, "has the device", NOTICED, |found| has(found, first, &added)).await?;
+    object(cluster, &CEPH_CLUSTER, "has the device", NOTICED, |found| {
+        has(found, first, &added)
+    })
+    .await?;
     storage::is_ok(cluster, LIMIT).await?;
     assert_eq!(osds(ground).await?, 3);
 
@@ -57,8 +71,14 @@ pub async fn devices_nodes_and_copies_are_added(ground: &Ground) -> anyhow::Resu
     storage::set(cluster, &spec).await?;
     let added = ground.disks.link("b1");
     let told = storage::event(cluster, "NodeAdded", &added).await?;
-    assert!(told.contains("data moves") && told.contains(second), "{told}");
-    object(cluster, &CEPH_CLUSTER, "has the node", NOTICED, |found| has(found, second, &added)).await?;
+    assert!(
+        told.contains("data moves") && told.contains(second),
+        "{told}"
+    );
+    object(cluster, &CEPH_CLUSTER, "has the node", NOTICED, |found| {
+        has(found, second, &added)
+    })
+    .await?;
     storage::is_ok(cluster, LIMIT).await?;
     assert_eq!(osds(ground).await?, 4);
 
@@ -91,7 +111,11 @@ pub async fn a_device_goes_only_when_that_is_said(ground: &Ground) -> anyhow::Re
 
     let mut less = with(&spec, ground, &["a1", "a2"], &["b1"]);
     let refusal = storage::refused(cluster, &less).await?;
-    for part in ["DeviceRemovalRefused", "PurgeOsds", &ground.disks.link("a3")] {
+    for part in [
+        "DeviceRemovalRefused",
+        "PurgeOsds",
+        &ground.disks.link("a3"),
+    ] {
         assert!(refusal.contains(part), "{refusal}");
     }
 
@@ -107,15 +131,29 @@ pub async fn a_device_goes_only_when_that_is_said(ground: &Ground) -> anyhow::Re
     })
     .await?;
     assert_eq!(status.state, Some(StorageState::Installing), "{status:?}");
-    object(cluster, &CEPH_CLUSTER, "lacks the device", NOTICED, |found| !has(found, node, &gone)).await?;
-    assert_eq!(osds(ground).await?, whole, "the OSD is stopped while Ceph needs it");
+    object(
+        cluster,
+        &CEPH_CLUSTER,
+        "lacks the device",
+        NOTICED,
+        |found| !has(found, node, &gone),
+    )
+    .await?;
+    assert_eq!(
+        osds(ground).await?,
+        whole,
+        "the OSD is stopped while Ceph needs it"
+    );
 
     orders::clear(cluster).await?;
     let status = storage::becomes(cluster, "is rid of the device", LIMIT, |status| {
         status.state == Some(StorageState::Ok) && status.removing.is_empty()
     })
     .await?;
-    assert!(status.devices.iter().all(|device| device.by_id != gone), "{status:?}");
+    assert!(
+        status.devices.iter().all(|device| device.by_id != gone),
+        "{status:?}"
+    );
     assert_eq!(osds(ground).await?, whole - 1);
 
     // Others are not fewer than there are copies.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use e2e::storage::ground::Ground;
 use e2e::storage::{self, LIMIT, orders};
 use hypercloud_api::StorageState;
-use rand::seq::IndexedRandom;
 use rand::Rng;
+use rand::seq::IndexedRandom;
 
 /// How long OK may be said while something is not well.
 const WRONG: Duration = Duration::from_secs(30);

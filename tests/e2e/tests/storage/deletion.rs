@@ -22,11 +22,17 @@ async fn uid(ground: &Ground, object: &Object<'_>) -> anyhow::Result<Value> {
 pub async fn without_the_confirmation_everything_stays(ground: &Ground) -> anyhow::Result<()> {
     let cluster = &ground.cluster;
     let spec = ground.installed().await?;
-    let before = (uid(ground, &CEPH_CLUSTER).await?, uid(ground, &TOOLS).await?);
+    let before = (
+        uid(ground, &CEPH_CLUSTER).await?,
+        uid(ground, &TOOLS).await?,
+    );
     let devices = storage::status(cluster).await?.devices;
     storage::delete(cluster).await?;
     storage::gone(cluster, NOTICED).await?;
-    let after = (uid(ground, &CEPH_CLUSTER).await?, uid(ground, &TOOLS).await?);
+    let after = (
+        uid(ground, &CEPH_CLUSTER).await?,
+        uid(ground, &TOOLS).await?,
+    );
     assert_eq!(before, after);
     let ceph = CEPH_CLUSTER.get(cluster).await?.unwrap_or_default();
     assert!(ceph["metadata"]["deletionTimestamp"].is_null(), "{ceph}");
@@ -38,7 +44,10 @@ pub async fn without_the_confirmation_everything_stays(ground: &Ground) -> anyho
         devices.iter().map(|device| device.by_id.clone()).collect()
     };
     assert_eq!(links(&status.devices), links(&devices));
-    let after = (uid(ground, &CEPH_CLUSTER).await?, uid(ground, &TOOLS).await?);
+    let after = (
+        uid(ground, &CEPH_CLUSTER).await?,
+        uid(ground, &TOOLS).await?,
+    );
     assert_eq!(before, after);
     Ok(())
 }
@@ -72,14 +81,16 @@ pub async fn with_it_everything_goes_once_nothing_is_used(ground: &Ground) -> an
     storage::delete(cluster).await?;
     let name = format!("PersistentVolumeClaim {}/disk", scope.namespace);
     let in_use = |status: &hypercloud_api::HyperCloudStorageStatus| {
-        status.state == Some(StorageState::Deleting)
-            && status.deletion_blockers.contains(&name)
+        status.state == Some(StorageState::Deleting) && status.deletion_blockers.contains(&name)
     };
     let what = "names who uses it";
     let status = storage::becomes(cluster, what, NOTICED, in_use).await?;
     let message = status.message.unwrap_or_default();
     assert!(message.contains(&name), "{message}");
-    assert!(TOOLS.get(cluster).await?.is_some(), "something went already");
+    assert!(
+        TOOLS.get(cluster).await?.is_some(),
+        "something went already"
+    );
 
     // Whoever leads next still knows.
     let leader = system::living_leader(cluster).await?;
@@ -91,7 +102,10 @@ pub async fn with_it_everything_goes_once_nothing_is_used(ground: &Ground) -> an
     let leader = system::living_leader(cluster).await?;
     system::kill(cluster, &leader).await?;
     storage::gone(cluster, LIMIT).await?;
-    println!("gone {:.1} s after nothing was used", begun.elapsed().as_secs_f64());
+    println!(
+        "gone {:.1} s after nothing was used",
+        begun.elapsed().as_secs_f64()
+    );
     system::all_ready(cluster, "coordinator").await?;
 
     let left = left(ground).await?;
@@ -120,7 +134,10 @@ async fn left(ground: &Ground) -> anyhow::Result<Vec<String>> {
     Ok(of_it
         .map(|listed| {
             let finalizers = &listed.object["metadata"]["finalizers"];
-            format!("{} {}/{} {finalizers}", listed.kind, listed.namespace, listed.name)
+            format!(
+                "{} {}/{} {finalizers}",
+                listed.kind, listed.namespace, listed.name
+            )
         })
         .collect())
 }

@@ -66,14 +66,26 @@ pub async fn what_others_change_is_put_right_and_what_they_add_stays(
         {"name": "rook-ceph-tools", "image": "docker.io/somebody/else:1"}]}}}});
     // Containers are a list: the whole of it is another's by this patch.
     TOOLS.merge(cluster, strange).await?;
-    OPERATOR.merge(cluster, json!({"spec": {"replicas": 2}})).await?;
+    OPERATOR
+        .merge(cluster, json!({"spec": {"replicas": 2}}))
+        .await?;
     ROLE.merge(cluster, json!({"rules": []})).await?;
     let no_default = json!({"metadata": {"annotations": {MACHINES: "false"}}});
     CLASS.merge(cluster, no_default).await?;
     ACCOUNT.delete(cluster).await?;
 
-    object(cluster, &ACCOUNT, "is there again", APPLIED_AGAIN, |found| found.is_some()).await?;
-    println!("what was deleted is there after {:.1} s", begun.elapsed().as_secs_f64());
+    object(
+        cluster,
+        &ACCOUNT,
+        "is there again",
+        APPLIED_AGAIN,
+        |found| found.is_some(),
+    )
+    .await?;
+    println!(
+        "what was deleted is there after {:.1} s",
+        begun.elapsed().as_secs_f64()
+    );
     object(cluster, &TOOLS, "has its image", APPLIED_AGAIN, |found| {
         found.is_some_and(|found| image(found).contains("ceph/ceph:v"))
     })
@@ -95,8 +107,14 @@ pub async fn what_others_change_is_put_right_and_what_they_add_stays(
 
     for own in [TOOLS, CLASS] {
         let found = own.get(cluster).await?.unwrap_or_default();
-        assert_eq!(found["metadata"]["labels"]["somebody"], "was-here", "{found}");
-        assert_eq!(found["metadata"]["annotations"]["somebody/says"], "hello", "{found}");
+        assert_eq!(
+            found["metadata"]["labels"]["somebody"], "was-here",
+            "{found}"
+        );
+        assert_eq!(
+            found["metadata"]["annotations"]["somebody/says"], "hello",
+            "{found}"
+        );
     }
     let settings = SETTINGS.get(cluster).await?.unwrap_or_default();
     assert_eq!(settings["data"]["ROOK_LOG_LEVEL"], "DEBUG", "{settings}");

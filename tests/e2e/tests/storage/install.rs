@@ -63,7 +63,10 @@ pub async fn every_stage_comes_in_its_order_within_a_minute(ground: &Ground) -> 
 fn whole(status: &HyperCloudStorageStatus) -> anyhow::Result<()> {
     for component in &status.components {
         assert_eq!(component.state, ComponentState::Ready, "{component:?}");
-        assert!(component.since.is_some() && component.version.is_some(), "{component:?}");
+        assert!(
+            component.since.is_some() && component.version.is_some(),
+            "{component:?}"
+        );
     }
     for (type_, holds) in [
         ("Available", "True"),
@@ -90,10 +93,20 @@ fn in_order(history: &History) -> anyhow::Result<()> {
         let ready = history.first(&above.name, ComponentState::is_healthy)?;
         let began = history.first(&below.name, |state| state != ComponentState::Waiting)?;
         let (ready, began) = (ready.context("never ready")?, began.context("never begun")?);
-        assert!(began >= ready, "{} began before {} was ready", below.name, above.name);
+        assert!(
+            began >= ready,
+            "{} began before {} was ready",
+            below.name,
+            above.name
+        );
         let ready = above.since.as_ref().context("no time")?.0;
         let then = below.since.as_ref().context("no time")?.0;
-        assert!(then >= ready, "{} is ready before {}", below.name, above.name);
+        assert!(
+            then >= ready,
+            "{} is ready before {}",
+            below.name,
+            above.name
+        );
     }
     Ok(())
 }
@@ -106,7 +119,9 @@ async fn made_in_order(ground: &Ground) -> anyhow::Result<()> {
     let since = since.as_str().unwrap_or_default().to_owned();
     let objects = all(cluster, Some(LABEL_STAGE), None).await?;
     // What was there before tells nothing.
-    let new = objects.iter().filter(|object| object.created() >= since.as_str());
+    let new = objects
+        .iter()
+        .filter(|object| object.created() >= since.as_str());
     let mut times: Vec<(usize, &str, String)> = Vec::new();
     for object in new {
         // Pods and copies that controllers make of a manifest come later.
@@ -116,7 +131,11 @@ async fn made_in_order(ground: &Ground) -> anyhow::Result<()> {
         let stage = object.label(LABEL_STAGE).unwrap_or_default();
         let at = STAGES.iter().position(|known| known.name == stage);
         let at = at.with_context(|| format!("{} is of no stage", object.name))?;
-        times.push((at, object.created(), format!("{} {}", object.kind, object.name)));
+        times.push((
+            at,
+            object.created(),
+            format!("{} {}", object.kind, object.name),
+        ));
     }
     for (stage, created, name) in &times {
         for (other, later, below) in &times {
@@ -126,18 +145,37 @@ async fn made_in_order(ground: &Ground) -> anyhow::Result<()> {
         }
     }
     let stages: std::collections::BTreeSet<usize> = times.iter().map(|(at, ..)| *at).collect();
-    anyhow::ensure!(stages.len() >= 7, "too few stages made anything: {stages:?}");
+    anyhow::ensure!(
+        stages.len() >= 7,
+        "too few stages made anything: {stages:?}"
+    );
     Ok(())
 }
 
 fn as_people_see_it(status: &HyperCloudStorageStatus) -> anyhow::Result<()> {
     let table = tool("kubectl", &["get", "hypercloudstorage"])?;
     let mut lines = table.lines();
-    let head: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
-    assert_eq!(head, ["NAME", "STATE", "READY", "AGE", "MESSAGE"], "{table}");
-    let row: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
+    let head: Vec<&str> = lines
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    assert_eq!(
+        head,
+        ["NAME", "STATE", "READY", "AGE", "MESSAGE"],
+        "{table}"
+    );
+    let row: Vec<&str> = lines
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
     let count = status.components.len();
-    assert_eq!(row[..3], ["hypercloud", "OK", &format!("{count}/{count}")], "{table}");
+    assert_eq!(
+        row[..3],
+        ["hypercloud", "OK", &format!("{count}/{count}")],
+        "{table}"
+    );
     Ok(())
 }
 
@@ -151,14 +189,20 @@ async fn what_is_there(ground: &Ground) -> anyhow::Result<()> {
     };
     let class = class.get(cluster).await?.context("there is no class")?;
     let annotations = &class["metadata"]["annotations"];
-    assert_eq!(annotations["storageclass.kubevirt.io/is-default-virt-class"], "true");
+    assert_eq!(
+        annotations["storageclass.kubevirt.io/is-default-virt-class"],
+        "true"
+    );
     let snapshots = Object {
         api_version: "snapshot.storage.k8s.io/v1",
         kind: "VolumeSnapshotClass",
         namespace: "",
         name: hypercloud_storage::BLOCK,
     };
-    snapshots.get(cluster).await?.context("there is no class of snapshots")?;
+    snapshots
+        .get(cluster)
+        .await?
+        .context("there is no class of snapshots")?;
     let tools = deployment(hypercloud_storage::ROOK_NAMESPACE, "rook-ceph-tools");
     tools.get(cluster).await?.context("there is no toolbox")?;
     let secret = Object {
@@ -167,7 +211,10 @@ async fn what_is_there(ground: &Ground) -> anyhow::Result<()> {
         namespace: hypercloud_storage::SYSTEM_NAMESPACE,
         name: hypercloud_storage::OBJECT_STORE,
     };
-    secret.get(cluster).await?.context("the bucket has no keys")?;
+    secret
+        .get(cluster)
+        .await?
+        .context("the bucket has no keys")?;
 
     // Both names were taken for links.
     let ceph = CEPH_CLUSTER.get(cluster).await?.context("no CephCluster")?;
@@ -181,6 +228,9 @@ async fn what_is_there(ground: &Ground) -> anyhow::Result<()> {
         .collect();
     assert_eq!(names, [ground.disks.link("a1"), ground.disks.link("a2")]);
     let spec = &ceph["spec"]["storage"];
-    assert_eq!((&spec["useAllNodes"], &spec["useAllDevices"]), (&false.into(), &false.into()));
+    assert_eq!(
+        (&spec["useAllNodes"], &spec["useAllDevices"]),
+        (&false.into(), &false.into())
+    );
     Ok(())
 }

@@ -65,7 +65,10 @@ async fn runs(ground: &Ground, rook: &str) -> anyhow::Result<()> {
     };
     let begun = Instant::now();
     storage::becomes(&ground.cluster, "converges", LIMIT, of).await?;
-    println!("Rook {rook}: OK {:.1} s after the last kill", begun.elapsed().as_secs_f64());
+    println!(
+        "Rook {rook}: OK {:.1} s after the last kill",
+        begun.elapsed().as_secs_f64()
+    );
     Ok(())
 }
 
@@ -93,6 +96,9 @@ async fn killed(
         points.push(status.ready.unwrap_or_else(|| "-".to_owned()));
         own.start()?;
     }
-    println!("killed {kills} times during the {what}, at {}", points.join(" "));
+    println!(
+        "killed {kills} times during the {what}, at {}",
+        points.join(" ")
+    );
     Ok(())
 }

@@ -11,7 +11,9 @@ use serde_json::json;
 /// A file that was wrong is fetched again at intervals that grow.
 const FETCHED_AGAIN: Duration = Duration::from_secs(150);
 
-pub async fn a_byte_that_is_wrong_stops_it_until_it_is_mended(ground: &Ground) -> anyhow::Result<()> {
+pub async fn a_byte_that_is_wrong_stops_it_until_it_is_mended(
+    ground: &Ground,
+) -> anyhow::Result<()> {
     let cluster = &ground.cluster;
     ground.none().await?;
     ground.mirror.spoil("rook/v1.20.6/common.yaml")?;
@@ -29,7 +31,10 @@ pub async fn a_byte_that_is_wrong_stops_it_until_it_is_mended(ground: &Ground) -
         namespace: "",
         name: "rook-ceph-global",
     };
-    assert!(role.get(cluster).await?.is_none(), "something of the file was applied");
+    assert!(
+        role.get(cluster).await?.is_none(),
+        "something of the file was applied"
+    );
 
     ground.mirror.mend()?;
     storage::becomes(cluster, "goes on", FETCHED_AGAIN, |status| {
@@ -56,9 +61,13 @@ pub async fn what_rook_calls_ready_is_not_enough(ground: &Ground) -> anyhow::Res
     storage::becomes(cluster, what, INSTALLATION * 2, of("CephClusterUntouched")).await?;
 
     orders::give(cluster, &[("osds-missing", "all")]).await?;
-    storage::object(cluster, &CEPH_CLUSTER, "is Ready for Rook", LIMIT, |found| {
-        found.is_some_and(|found| found["status"]["phase"] == "Ready")
-    })
+    storage::object(
+        cluster,
+        &CEPH_CLUSTER,
+        "is Ready for Rook",
+        LIMIT,
+        |found| found.is_some_and(|found| found["status"]["phase"] == "Ready"),
+    )
     .await?;
     let what = "misses the OSDs";
     storage::becomes(cluster, what, NOTICED, of("OsdsMissing")).await?;

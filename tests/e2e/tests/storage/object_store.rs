@@ -32,7 +32,10 @@ pub async fn images_that_name_none_come_from_the_bucket(ground: &Ground) -> anyh
     let store = Store::start(setup).await?;
 
     // Rook says where the bucket is: at the tests' store.
-    let (host, port) = (store.address.ip().to_string(), store.address.port().to_string());
+    let (host, port) = (
+        store.address.ip().to_string(),
+        store.address.port().to_string(),
+    );
     let place = [
         ("bucket-host", host.as_str()),
         ("bucket-port", port.as_str()),

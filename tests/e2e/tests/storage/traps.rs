@@ -51,14 +51,22 @@ const fn slow(
 const TRAPS: &[Trap] = &[
     trap(("health", "HEALTH_ERR"), "ceph-cluster", "CephFails"),
     trap(("health", "HEALTH_WARN"), "ceph-cluster", "CephWarns"),
-    trap(("health", "HEALTH_STRANGE"), "ceph-cluster", "CephHealthUnknown"),
+    trap(
+        ("health", "HEALTH_STRANGE"),
+        "ceph-cluster",
+        "CephHealthUnknown",
+    ),
     // Rook calls a Ceph that does not answer HEALTH_ERR too.
     trap(("ceph", "silent"), "ceph-cluster", "CephUnreachable"),
     // The condition Ready stays True.
     trap(("reconcile", "fail"), "ceph-cluster", "CephCluster"),
     trap(("down", "rook-ceph-osd-0"), "ceph-cluster", "OsdsMissing"),
     trap(("pool", "Failure"), "block-storage", "ResourceFailed"),
-    trap(("object-store", "Failure"), "object-store", "ResourceFailed"),
+    trap(
+        ("object-store", "Failure"),
+        "object-store",
+        "ResourceFailed",
+    ),
     trap(("bucket", "Failed"), "object-store", "ResourceFailed"),
     // Resources of the CSI operator have no status.
     trap(
@@ -140,7 +148,10 @@ pub async fn a_warning_is_what_the_policy_says(ground: &Ground) -> anyhow::Resul
     storage::set(cluster, &spec).await?;
     storage::is_ok(cluster, NOTICED).await?;
     // Another check is not ignored with it.
-    let warns = [("health", "HEALTH_WARN"), ("checks", "MON_DISK_LOW,OSD_NEARFULL")];
+    let warns = [
+        ("health", "HEALTH_WARN"),
+        ("checks", "MON_DISK_LOW,OSD_NEARFULL"),
+    ];
     orders::give(cluster, &warns).await?;
     let status = storage::fails(cluster, "CephWarns", NOTICED).await?;
     let message = status.message.unwrap_or_default();

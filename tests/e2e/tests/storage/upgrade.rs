@@ -64,7 +64,10 @@ pub async fn goes_in_order_while_ceph_is_healthy(ground: &Ground) -> anyhow::Res
     orders::clear(cluster).await?;
     let states = history.states()?;
     assert!(states.contains(&StorageState::Upgrading), "{states:?}");
-    let ends = states.iter().filter(|state| **state == StorageState::Ok).count();
+    let ends = states
+        .iter()
+        .filter(|state| **state == StorageState::Ok)
+        .count();
     assert_eq!(ends, 1, "it was OK before it was done: {states:?}");
     in_order(&history)?;
     from_the_mirror(ground).await?;
@@ -96,7 +99,9 @@ fn in_order(history: &History) -> anyhow::Result<()> {
         ("toolbox", NEWEST_CEPH),
     ];
     for pair in order.windows(2) {
-        let [(above, old), (below, new)] = pair else { continue };
+        let [(above, old), (below, new)] = pair else {
+            continue;
+        };
         let (above_at, below_at) = (reached(above, old)?, reached(below, new)?);
         assert!(above_at <= below_at, "{below} was upgraded before {above}");
     }
@@ -134,13 +139,20 @@ async fn from_the_mirror(ground: &Ground) -> anyhow::Result<()> {
         if !pod.object["metadata"]["deletionTimestamp"].is_null() {
             continue;
         }
-        for container in pod.object["spec"]["containers"].as_array().into_iter().flatten() {
+        for container in pod.object["spec"]["containers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
             let image = container["image"].as_str().unwrap_or_default();
             images.push(format!("{}: {image}", pod.name));
         }
     }
     let mirror = format!(": {}/", test_rook::MIRROR);
-    let foreign: Vec<&String> = images.iter().filter(|image| !image.contains(&mirror)).collect();
+    let foreign: Vec<&String> = images
+        .iter()
+        .filter(|image| !image.contains(&mirror))
+        .collect();
     assert!(foreign.is_empty(), "{foreign:?}");
     anyhow::ensure!(images.len() >= 5, "{images:?}");
     Ok(())
