@@ -100,7 +100,10 @@ pub fn images() -> Vec<String> {
         names.extend(ceph.map(|version| format!("quay.io/ceph/ceph:v{version}")));
     }
     // As a cluster without internet has them.
-    let mirrored: Vec<String> = names.iter().map(|name| format!("{MIRROR}/{name}")).collect();
+    let mirrored: Vec<String> = names
+        .iter()
+        .map(|name| format!("{MIRROR}/{name}"))
+        .collect();
     names.extend(mirrored);
     names.sort();
     names.dedup();
