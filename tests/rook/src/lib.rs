@@ -16,9 +16,25 @@
 //!   say and make, as values.
 //! - `operator`, `csi`, `cdi`, `pod` act on it.
 
+pub mod command;
+pub mod daemon;
 pub mod orders;
+pub mod osd;
+pub mod role;
+pub mod status;
 
+mod api;
+mod bucket;
+mod cdi;
+mod cleanup;
+mod csi;
+mod follow;
+mod operator;
+mod pod;
+mod probe;
+mod program;
 
+pub use program::run;
 
 use serde_json::{Value, json};
 
@@ -84,7 +100,10 @@ pub fn images() -> Vec<String> {
         names.extend(ceph.map(|version| format!("quay.io/ceph/ceph:v{version}")));
     }
     // As a cluster without internet has them.
-    let mirrored: Vec<String> = names.iter().map(|name| format!("{MIRROR}/{name}")).collect();
+    let mirrored: Vec<String> = names
+        .iter()
+        .map(|name| format!("{MIRROR}/{name}"))
+        .collect();
     names.extend(mirrored);
     names.sort();
     names.dedup();

@@ -300,7 +300,10 @@ mod tests {
         assert_eq!(orders.cleanup_of("node-b"), Outcome::Fail);
         assert_eq!(orders.drain, None);
         assert!(orders.down.contains("rook-ceph-mgr-a"));
-        assert_eq!(read(&[("checks", "none")]).unwrap().checks, Some(Vec::new()));
+        assert_eq!(
+            read(&[("checks", "none")]).unwrap().checks,
+            Some(Vec::new())
+        );
         assert!(!read(&[("osds-missing", "all")]).unwrap().makes_osd(7));
     }
 
