@@ -27,6 +27,7 @@ pub mod leader;
 pub mod metrics;
 pub mod rollback;
 pub mod shell;
+pub mod storage;
 pub mod tls;
 pub mod volume;
 pub mod wiring;
