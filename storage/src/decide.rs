@@ -45,8 +45,8 @@ pub struct View<'a> {
     pub hostnames: &'a BTreeSet<String>,
     /// Inventories by that label.
     pub inventories: &'a BTreeMap<String, NodeDevices>,
-    /// OSDs, where devices are given up.
-    pub osds: &'a [purge::Osd],
+    /// What is known of the OSDs, where devices are given up.
+    pub osds: &'a purge::Osds,
     /// Files that were fetched.
     pub files: &'a Files,
     /// What the API server did not do.

@@ -78,7 +78,11 @@ fn given(seen: &Seen) -> BTreeSet<String> {
 fn wanted<'a>(resource: &'a HyperCloudStorage, given: &'a BTreeSet<String>) -> BTreeSet<&'a str> {
     let asked = resource.spec.storage.nodes.iter();
     let asked = asked.map(|node| node.hostname.as_str());
-    asked.chain(given.iter().map(String::as_str)).collect()
+    let status = resource.status.iter();
+    let leaving = status.flat_map(|status| &status.removing);
+    let leaving = leaving.map(|device| device.hostname.as_str());
+    let given = given.iter().map(String::as_str);
+    asked.chain(given).chain(leaving).collect()
 }
 
 impl Looked {

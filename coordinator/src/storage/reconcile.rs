@@ -75,8 +75,9 @@ impl Context {
         let (library, watches) = (self.library.clone(), Arc::clone(&self.watches));
         let spec = resource.spec.clone();
         *fetching = Some(tokio::spawn(async move {
-            library.fetch(&spec, &wanted).await;
-            watches.kick();
+            if library.fetch(&spec, &wanted).await {
+                watches.kick();
+            }
         }));
     }
 
@@ -117,6 +118,7 @@ async fn round(context: &Context, name: &str) -> Result<Option<Round>, Reconcile
     let found = found.filter(|resource| held(resource) || !going(resource));
     let Some(resource) = found else {
         context.watches.keep(&shell.client, &[]);
+        context.library.clear().await;
         *context.memory() = Memory::default();
         shell.metrics.set_storage(None);
         return Ok(None);

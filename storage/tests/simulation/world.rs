@@ -15,7 +15,7 @@ use hypercloud_storage::manifest::source::Wanted;
 use hypercloud_storage::manifest::{read, split};
 use hypercloud_storage::object::{Desired, Keep, Key, Seen};
 use hypercloud_storage::plan::deletion::{Step, Users};
-use hypercloud_storage::plan::removal::{Action, Osd};
+use hypercloud_storage::plan::removal::{Action, Osd, Osds};
 use hypercloud_storage::refusal::Refusals;
 use hypercloud_storage::version::table::FILES;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -242,7 +242,7 @@ impl World {
             seen: &self.seen,
             hostnames: &self.disks.keys().cloned().collect(),
             inventories: &self.inventories(),
-            osds: &self.osds,
+            osds: &Osds::known(self.osds.clone()),
             files: &files,
             refused: &self.refused,
             users: &self.users,
