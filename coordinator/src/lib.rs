@@ -7,7 +7,8 @@
 //!
 //! Invariants: what decides (`plan`, `validate`, `status`, `leader::decide`,
 //! `agents::table`, `agents::devices`) imports no client, no runtime and no clock; the only
-//! memory between two reconciles is the API server's and the agents'.
+//! memory between two reconciles is the API server's and the agents', but for what
+//! may be lost at any time (`storage::memory`).
 
 pub mod access;
 pub mod again;

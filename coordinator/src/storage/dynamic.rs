@@ -107,7 +107,10 @@ pub async fn get(
         Much::Whole => request.get(name, &params),
         Much::Metadata => request.get_metadata(name, &params),
     };
-    match client.request(request.map_err(KubeError::BuildRequest)?).await {
+    match client
+        .request(request.map_err(KubeError::BuildRequest)?)
+        .await
+    {
         Ok(found) => Ok(Some(called(found, kind))),
         Err(KubeError::Api(status)) if status.is_not_found() => Ok(None),
         Err(error) => Err(error),
@@ -128,7 +131,9 @@ fn called(mut object: Value, kind: &Kind) -> Value {
 pub async fn apply(client: &Client, key: &Key, object: &Value) -> Result<Option<u64>, KubeError> {
     let manager = PatchParams::apply(names::FIELD_MANAGER).force();
     let request = place(key).patch_metadata(&key.name, &manager, &Patch::Apply(object));
-    let applied: Value = client.request(request.map_err(KubeError::BuildRequest)?).await?;
+    let applied: Value = client
+        .request(request.map_err(KubeError::BuildRequest)?)
+        .await?;
     Ok(mark(&applied))
 }
 
@@ -138,11 +143,12 @@ pub async fn create(client: &Client, key: &Key, object: &Value) -> Result<(), Ku
         field_manager: Some(names::FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
-    let body = serde_json::to_vec(object).map_err(|error| {
-        KubeError::BuildRequest(RequestError::SerializeBody(error))
-    })?;
+    let body = serde_json::to_vec(object)
+        .map_err(|error| KubeError::BuildRequest(RequestError::SerializeBody(error)))?;
     let request = place(key).create(&params, body);
-    let _: Value = client.request(request.map_err(KubeError::BuildRequest)?).await?;
+    let _: Value = client
+        .request(request.map_err(KubeError::BuildRequest)?)
+        .await?;
     Ok(())
 }
 
@@ -153,14 +159,18 @@ pub async fn merge(client: &Client, key: &Key, change: &Value) -> Result<(), Kub
         ..PatchParams::default()
     };
     let request = place(key).patch_metadata(&key.name, &manager, &Patch::Merge(change));
-    let _: Value = client.request(request.map_err(KubeError::BuildRequest)?).await?;
+    let _: Value = client
+        .request(request.map_err(KubeError::BuildRequest)?)
+        .await?;
     Ok(())
 }
 
 /// Deletes an object.
 pub async fn delete(client: &Client, key: &Key, params: &DeleteParams) -> Result<(), KubeError> {
     let request = place(key).delete(&key.name, params);
-    let _: Value = client.request(request.map_err(KubeError::BuildRequest)?).await?;
+    let _: Value = client
+        .request(request.map_err(KubeError::BuildRequest)?)
+        .await?;
     Ok(())
 }
 
@@ -187,7 +197,10 @@ pub fn slim(object: &mut Value) {
         return;
     };
     metadata.remove("managedFields");
-    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+    if let Some(annotations) = metadata
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut)
+    {
         annotations.remove(LAST);
     }
 }
@@ -268,7 +281,10 @@ mod tests {
         let kept = definition(&object);
         assert!(kept.get("spec").is_none());
         assert!(kept["metadata"].get("deletionTimestamp").is_none());
-        assert_eq!(kept["metadata"]["annotations"], json!({ANNOTATION_APPLIED: "digest"}));
+        assert_eq!(
+            kept["metadata"]["annotations"],
+            json!({ANNOTATION_APPLIED: "digest"})
+        );
         assert_eq!(kept["status"]["conditions"][0]["type"], "Established");
     }
 }

@@ -79,12 +79,9 @@ async fn apply(
     };
     let mut changed = false;
     for run in due.chunk_by(|one, other| one.key.kind == other.key.kind) {
-        let answers: Vec<_> = stream::iter(run)
-            .map(|desired| async move { (*desired, apply_one(context, desired).await) })
-            .buffered(CONCURRENCY)
-            .collect()
-            .await;
-        for (desired, answer) in answers {
+        let asked: Vec<_> = run.iter().map(|one| apply_one(context, one)).collect();
+        let answers: Vec<_> = stream::iter(asked).buffered(CONCURRENCY).collect().await;
+        for (desired, answer) in run.iter().zip(answers) {
             let (mut memory, now) = (context.memory(), Instant::now());
             match answer? {
                 Answer::Done(mark) => {
@@ -128,18 +125,16 @@ async fn apply_one(
 }
 
 /// Deletes what is there still, as it was seen.
-async fn delete(
-    context: &Context,
-    objects: &Objects,
-    keys: &[Key],
-) -> Result<bool, ExecuteError> {
+async fn delete(context: &Context, objects: &Objects, keys: &[Key]) -> Result<bool, ExecuteError> {
     let mut changed = false;
     for key in keys {
         if !context.memory().may(key, &Asked::Delete, Instant::now()) {
             continue;
         }
         let uid = uid(objects, key);
-        let params = uid.as_deref().map_or_else(DeleteParams::background, exactly);
+        let params = uid
+            .as_deref()
+            .map_or_else(DeleteParams::background, exactly);
         let result = dynamic::delete(&context.shell.client, key, &params).await;
         match answer(result, "delete an object of the storage")? {
             Answer::Done(()) => {

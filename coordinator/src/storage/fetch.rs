@@ -20,7 +20,10 @@ impl Library {
 
     /// Those that are at hand.
     pub async fn files(&self, _: &HyperCloudStorageSpec) -> Files {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Fetches some.
@@ -46,6 +49,9 @@ impl Library {
 
     /// Drops all.
     pub async fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 }

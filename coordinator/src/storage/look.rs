@@ -37,11 +37,12 @@ pub struct Definitions(Mutex<BTreeMap<Key, Value>>);
 
 /// Everything that matters.
 pub async fn read(client: &Client, definitions: &Definitions) -> Result<Objects, ObserveError> {
-    let kinds = KINDS
-        .iter()
-        .flat_map(|kind| kind.which.iter().map(move |which| (kind, *which)));
-    let found: Vec<_> = stream::iter(kinds)
-        .map(|(kind, which)| one(client, kind, which, definitions))
+    let mut asked = Vec::new();
+    for kind in KINDS {
+        let which = kind.which.iter();
+        asked.extend(which.map(|which| one(client, kind, *which, definitions)));
+    }
+    let found: Vec<Found> = stream::iter(asked)
         .buffer_unordered(CONCURRENCY)
         .try_collect()
         .await?;
@@ -108,8 +109,11 @@ impl Definitions {
         let Some(listed) = dynamic::list(client, kind, which, Much::Metadata).await? else {
             return Ok(None);
         };
-        let found: Vec<Option<Value>> = stream::iter(listed)
+        let listed = listed.into_iter();
+        let asked: Vec<_> = listed
             .map(|metadata| self.current(client, kind, metadata))
+            .collect();
+        let found: Vec<Option<Value>> = stream::iter(asked)
             .buffer_unordered(CONCURRENCY)
             .try_collect()
             .await?;

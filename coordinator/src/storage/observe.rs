@@ -13,11 +13,11 @@ use hypercloud_storage::refusal::Refusals;
 use hypercloud_storage::version::KubernetesVersion;
 use k8s_openapi::jiff::Timestamp;
 
+use super::ceph;
 use super::look::{self, Objects};
 use super::nodes::{self, Nodes};
 use super::reconcile::Context;
 use super::users::{self, Leftovers};
-use super::ceph;
 use crate::shell::error::ObserveError;
 
 /// What one look found.

@@ -67,7 +67,11 @@ mod tests {
 
     #[test]
     fn what_is_well_is_looked_at_within_the_time_that_a_failure_may_hide() {
-        for state in [StorageState::Ok, StorageState::Error, StorageState::Deleting] {
+        for state in [
+            StorageState::Ok,
+            StorageState::Error,
+            StorageState::Deleting,
+        ] {
             let status = HyperCloudStorageStatus {
                 state: Some(state),
                 ..HyperCloudStorageStatus::default()

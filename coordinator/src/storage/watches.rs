@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{Stream, StreamExt, stream};
 use hypercloud_storage::kind::{Kind, Which};
-use kube::api::{Api, DynamicObject};
-use kube::runtime::{WatchStreamExt, metadata_watcher, watcher};
 use kube::Client;
+use kube::api::{Api, DynamicObject};
+use kube::core::PartialObjectMeta;
+use kube::runtime::{WatchStreamExt, watcher};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -71,7 +72,7 @@ async fn watch(client: Client, kind: &'static Kind, kick: Arc<Notify>) {
     let resource = resource(kind);
     // Rook's own, where there are others too: those change with it.
     let which = kind.which.last().copied().unwrap_or(Which::All);
-    let objects: Api<DynamicObject> = match which.namespace() {
+    let objects: Api<PartialObjectMeta<DynamicObject>> = match which.namespace() {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
@@ -79,7 +80,7 @@ async fn watch(client: Client, kind: &'static Kind, kick: Arc<Notify>) {
     if let Some(labels) = which.labels() {
         config = config.labels(labels);
     }
-    let mut events = Box::pin(metadata_watcher(objects, config).default_backoff());
+    let mut events = Box::pin(watcher(objects, config).default_backoff());
     while let Some(event) = events.next().await {
         match event {
             Ok(_) => kick.notify_one(),

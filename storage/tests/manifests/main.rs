@@ -184,7 +184,11 @@ fn every_kind_that_is_applied_is_looked_at() {
             assert_eq!(kind.namespaced, desired.key.namespace.is_some());
             for which in kind.which {
                 if let Which::Named(names) = which {
-                    assert!(names.contains(&desired.key.name.as_str()), "{}", desired.key);
+                    assert!(
+                        names.contains(&desired.key.name.as_str()),
+                        "{}",
+                        desired.key
+                    );
                 }
             }
         }
