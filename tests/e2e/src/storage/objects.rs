@@ -67,8 +67,12 @@ impl Object<'_> {
 
     /// The object, where it is there.
     pub async fn get(&self, cluster: &Cluster) -> anyhow::Result<Option<Value>> {
-        let found = self.api(cluster).get_opt(self.name).await?;
-        Ok(found.map(serde_json::to_value).transpose()?)
+        // A kind without a definition is answered without a word that kube
+        // would know.
+        match self.api(cluster).get(self.name).await {
+            Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(None),
+            found => Ok(Some(serde_json::to_value(found?)?)),
+        }
     }
 
     /// Changes it as somebody else would.

@@ -113,7 +113,7 @@ async fn falls(ground: &Ground, trap: &Trap) -> anyhow::Result<()> {
     // The first that is wrong is told, and it is this one or what rests on it.
     let message = status.message.unwrap_or_default();
     anyhow::ensure!(!message.is_empty(), "nothing is said");
-    let told = storage::event(cluster, "Failed", trap.component).await;
+    let told = storage::event(cluster, "ComponentFailed", trap.component).await;
     let begun = Instant::now();
     orders::clear(cluster).await?;
     storage::is_ok(cluster, limit).await?;
