@@ -265,9 +265,10 @@ proptest! {
                     let mut texts = all.chain(&osd.paths);
                     texts.any(|text| text.contains("SER0001") || text.contains("wwn-0xa1"))
                 };
-                prop_assert!(of_id.any(|osd| {
+                let found = of_id.any(|osd| {
                     osd.hostname.as_deref().is_none_or(|host| host == "a") && spoken(osd)
-                }));
+                });
+                prop_assert!(found);
             }
         }
     }
