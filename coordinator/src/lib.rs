@@ -1,6 +1,7 @@
 //! The coordinator: reconciles HyperCloud Storage's custom resources.
 //!
-//! Every replica serves health; the one that holds the Lease ([`leader`])
+//! Every replica serves health and judges what is applied ([`admission`]); the
+//! one that holds the Lease ([`leader`])
 //! keeps the certificates ([`tls`]), the links to the node agents
 //! ([`agents`]) and the reconcilers ([`image`], [`disk`], [`rollback`],
 //! [`export`], [`inventory`], [`cleanup`]), whose shells share [`shell`].
@@ -10,6 +11,7 @@
 //! memory between two reconciles is the API server's and the agents'.
 
 pub mod access;
+pub mod admission;
 pub mod again;
 pub mod agents;
 pub mod backoff;

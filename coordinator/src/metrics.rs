@@ -16,6 +16,7 @@ pub struct Metrics {
     status_writes: AtomicU64,
     errors: Mutex<BTreeMap<String, u64>>,
     notices: Mutex<BTreeMap<String, u64>>,
+    reviews: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Metrics {
@@ -49,6 +50,11 @@ impl Metrics {
     /// People were told of a transition.
     pub fn notice(&self, reason: &str) {
         add(&self.notices, reason);
+    }
+
+    /// What was to be applied was judged, as `verdict` says.
+    pub fn reviewed(&self, verdict: &str) {
+        add(&self.reviews, verdict);
     }
 
     /// Every counter as text.
@@ -99,6 +105,12 @@ impl Metrics {
             "events_total",
             "Transitions of resources, by reason.",
             &self.notices,
+        );
+        family(
+            &mut out,
+            "admission_reviews_total",
+            "Specifications that were judged, by what came out.",
+            &self.reviews,
         );
         out
     }

@@ -7,6 +7,8 @@
 mod ground;
 mod removal;
 
+pub use self::ground::{operator_key, running};
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use hypercloud_api::{
