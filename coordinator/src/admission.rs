@@ -11,10 +11,9 @@
 //!   request.
 //! - [`answer`] (client required): from a request to its answer, in time.
 //! - [`serve`]: the connections.
-//! - [`certificate`] (client required): what a replica answers with, read
-//!   again as the leader renews it.
-//! - [`register`] (client required): the leader tells the API server whom to
-//!   trust.
+//! - [`certificate`]: what a replica answers with.
+//! - [`register`] (client required): keeps that fresh, and tells the API server
+//!   whom to trust.
 //!
 //! Invariants: a change that the cluster has no say in passes without a look
 //! at it, so that nobody waits for this who only writes a finalizer, a status

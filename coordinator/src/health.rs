@@ -1,8 +1,7 @@
 //! The plain HTTP endpoints: `/healthz`, `/readyz`, `/metrics`.
 //!
 //! A standby is ready: what it has to be ready for is taking over, and judging
-//! what is applied. For that it has to have looked for a certificate, but not
-//! to have found one: there is none before the first leader.
+//! what is applied, for which it needs a certificate.
 
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 //!
 //! Four Secrets: the authority's, the agents' (mounted by their DaemonSet),
 //! the coordinator's (read here, mounted nowhere) and the webhook's, which
-//! every replica reads. The leader makes and renews them. A new authority is trusted beside the former one, whose
-//! certificates are still in use. Two leaders that meet never overwrite each
+//! every replica makes and renews where the others are the leader's. A new authority is trusted beside the former one, whose
+//! certificates are still in use. Two that meet never overwrite each
 //! other: creation fails where the Secret is there, replacement where it
 //! changed, and then the Secret is read again.
 
@@ -129,21 +129,6 @@ pub async fn ensure_admission(
     let name = format!("{ADMISSION_SERVICE}.{namespace}.svc");
     let purpose = Purpose::Server(&name);
     leaf(&secrets, ADMISSION_SECRET, purpose, &authority, now).await
-}
-
-/// What the webhook answers with; none where the leader has made none yet.
-pub async fn read_admission(
-    client: &Client,
-    namespace: &str,
-) -> Result<Option<KeyedCertificate>, TlsError> {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let found = secrets.get_opt(ADMISSION_SECRET).await;
-    let found = found.map_err(|source| TlsError::Secret {
-        verb: "read",
-        secret: ADMISSION_SECRET,
-        source,
-    })?;
-    Ok(found.as_ref().and_then(kept).map(|kept| kept.own))
 }
 
 /// The authority. A new one is made beside the former where that is no longer

@@ -74,8 +74,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen at {}", config.health_address))?;
     let certificate = Arc::new(Certificate::default());
-    let looked = Arc::clone(&certificate);
-    let is_ready = move || looked.was_looked_for();
+    let shown = Arc::clone(&certificate);
+    let is_ready = move || shown.is_set();
     let health = health::serve(listener, Arc::clone(&metrics), is_ready, stop.clone());
     let health = tokio::spawn(health);
     let judge = Judge::new(client.clone(), Arc::clone(&metrics), DEADLINE);
@@ -130,10 +130,10 @@ async fn admit(
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen at {address}"))?;
-    let follow = Arc::clone(&certificate);
-    let follow = admission::certificate::follow(client, &config.namespace, follow, stop.clone());
+    let kept = Arc::clone(&certificate);
+    let keep = admission::register::keep(client, &config.namespace, kept, stop.clone());
     let serve = admission::serve::serve(listener, certificate, judge, stop.clone());
-    let (served, ()) = tokio::join!(serve, follow);
+    let (served, ()) = tokio::join!(serve, keep);
     Ok(served?)
 }
 
@@ -206,7 +206,6 @@ async fn lead(
     let port = config.agent_port;
     tokio::join!(
         tls::renew(client.clone(), namespace, tls_sender, stop.clone()),
-        admission::register::keep(client.clone(), namespace, stop.clone()),
         discover::discover(
             client.clone(),
             namespace,

@@ -1,9 +1,13 @@
-//! The leader tells the API server whom to trust when it asks (client
-//! required).
+//! The certificate that a replica answers with, and whom the API server trusts
+//! when it asks (client required).
 //!
-//! Nothing is registered here: that the API server asks at all is in the
-//! manifests, and whoever takes it out there is not contradicted.
+//! Every replica sees to both, so that one which waits for a leader of an
+//! earlier version answers all the same; of two that meet one writes, and the
+//! other reads what was written. Nothing is registered here: that the API
+//! server asks at all is in the manifests, and whoever takes it out there is
+//! not contradicted.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
@@ -15,18 +19,25 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::CONFIGURATION;
+use super::certificate::{Certificate, Unusable};
+use crate::tls::issue::KeyedCertificate;
 use crate::tls::{self, ADMISSION_SERVICE, TlsError};
 use hypercloud_api::names::FIELD_MANAGER;
 
-/// How often it is looked at.
+/// How often both are looked at.
 const INTERVAL: Duration = Duration::from_secs(10);
+/// How often while they are not as they are meant.
+const SOON: Duration = Duration::from_secs(1);
 
-/// Why the API server was not told.
+/// Why a replica has nothing to answer with that the API server trusts.
 #[derive(Debug, thiserror::Error)]
 pub enum RegisterError {
     /// There is no certificate.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// There is one that cannot be used.
+    #[error("the certificate in the secret {}", tls::ADMISSION_SECRET)]
+    Unusable(#[from] Unusable),
     /// The configuration could not be read or written.
     #[error("cannot {verb} the ValidatingWebhookConfiguration {CONFIGURATION}")]
     Configuration {
@@ -38,28 +49,64 @@ pub enum RegisterError {
     },
 }
 
-/// Keeps certificate and trust as they are meant, until `stop`.
-pub async fn keep(client: Client, namespace: &str, stop: CancellationToken) {
+/// Keeps `certificate`, and the trust in it, as they are meant until `stop`.
+/// What fails leaves the certificate before in use.
+pub async fn keep(
+    client: Client,
+    namespace: &str,
+    certificate: Arc<Certificate>,
+    stop: CancellationToken,
+) {
+    let mut current: Option<KeyedCertificate> = None;
     loop {
-        if let Err(error) = ensure(&client, namespace, Timestamp::now()).await {
-            let error = anyhow::Error::from(error);
-            tracing::warn!(error = format!("{error:#}"), "registering the webhook");
+        let kept = renew(&client, namespace, &certificate, &mut current).await;
+        if let Err(error) = &kept {
+            let chain = error_chain(error);
+            tracing::warn!(error = chain, "keeping the webhook's certificate");
         }
-        let pause = tokio::time::sleep(INTERVAL);
+        let pause = tokio::time::sleep(if kept.is_ok() { INTERVAL } else { SOON });
         if stop.run_until_cancelled(pause).await.is_none() {
             return;
         }
     }
 }
 
-/// Has the API server trust the authorities, then the webhook answer with a
-/// certificate of theirs: a new authority is trusted before it is used.
-pub async fn ensure(client: &Client, namespace: &str, now: Timestamp) -> Result<(), RegisterError> {
-    let failed = |verb| move |source| RegisterError::Configuration { verb, source };
+async fn renew(
+    client: &Client,
+    namespace: &str,
+    certificate: &Certificate,
+    current: &mut Option<KeyedCertificate>,
+) -> Result<(), RegisterError> {
+    let kept = ensure(client, namespace, Timestamp::now()).await?;
+    if current.as_ref() != Some(&kept) {
+        certificate.set(&kept)?;
+        tracing::info!("the webhook answers with the certificate in the secret");
+        *current = Some(kept);
+    }
+    Ok(())
+}
+
+/// Has the API server trust the authorities, and then a certificate of theirs
+/// be there: a new authority is trusted before anything of it is used.
+pub async fn ensure(
+    client: &Client,
+    namespace: &str,
+    now: Timestamp,
+) -> Result<KeyedCertificate, RegisterError> {
     let authorities = tls::ensure_authorities(client, namespace, now).await?;
+    trust(client, namespace, &authorities).await?;
+    Ok(tls::ensure_admission(client, namespace, now).await?)
+}
+
+async fn trust(client: &Client, namespace: &str, authorities: &str) -> Result<(), RegisterError> {
+    let failed = |verb| move |source| RegisterError::Configuration { verb, source };
     let all: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
-    let found = all.get_opt(CONFIGURATION).await.map_err(failed("read"))?;
-    let change = found.and_then(|found| change(&found, namespace, &authorities));
+    let found = match all.get_opt(CONFIGURATION).await {
+        // Whoever gives no right to it sees to the trust himself.
+        Err(KubeError::Api(status)) if status.is_forbidden() => None,
+        found => found.map_err(failed("read"))?,
+    };
+    let change = found.and_then(|found| change(&found, namespace, authorities));
     if let Some(change) = change {
         let by = PatchParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -67,11 +114,18 @@ pub async fn ensure(client: &Client, namespace: &str, now: Timestamp) -> Result<
         };
         let change = Patch::Strategic(change);
         let patched = all.patch(CONFIGURATION, &by, &change).await;
+        // Where another replica was first, its writing is looked at soon.
         patched.map_err(failed("write"))?;
         tracing::info!("the API server trusts the webhook's certificate");
     }
-    tls::ensure_admission(client, namespace, now).await?;
     Ok(())
+}
+
+/// The error with what it comes of.
+fn error_chain(error: &RegisterError) -> String {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |e| e.source());
+    let words: Vec<String> = causes.map(ToString::to_string).collect();
+    words.join(": ")
 }
 
 /// What of the configuration has to become different; nothing where it trusts
