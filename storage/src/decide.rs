@@ -9,6 +9,7 @@ mod ground;
 mod removal;
 
 pub use blind::blind;
+pub use self::ground::{operator_key, running};
 
 use std::collections::{BTreeMap, BTreeSet};
 
