@@ -70,7 +70,7 @@ pub struct View<'a> {
 pub struct Decision {
     /// What the status is to be.
     pub status: HyperCloudStorageStatus,
-    /// Files that are needed and were not fetched yet.
+    /// Files that are needed and were not fetched yet, or not successfully.
     pub fetch: Vec<Wanted>,
     /// Objects as they are meant, in the order in which they are applied.
     pub apply: Vec<Desired>,
@@ -240,7 +240,11 @@ impl<'a> Course<'a> {
         for wanted in render::files(stage, target) {
             match self.view.files.get(&wanted) {
                 Some(Ok(_)) => {}
-                Some(Err(error)) => failed = Some(error),
+                // It may have been put right.
+                Some(Err(error)) => {
+                    failed = Some(error);
+                    self.decision.fetch.push(wanted);
+                }
                 None => missing.push(wanted),
             }
         }

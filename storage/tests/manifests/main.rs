@@ -8,6 +8,7 @@ mod schema;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hypercloud_api::{HyperCloudStorage, HyperCloudStorageSpec, RegistryMirror, SettledDevice};
 use hypercloud_inventory::rook::Storage;
@@ -63,7 +64,7 @@ fn built(
         let bytes = read(mirror, &wanted);
         let read = manifest::read(&wanted, &bytes, wanted.expected(spec));
         assert!(read.is_ok(), "{read:?}");
-        checked.insert(wanted, read);
+        checked.insert(wanted, read.map(Arc::new));
     }
     let storage = storage();
     let of = Ingredients {

@@ -2,6 +2,7 @@
 //! coordinator that may die before any of its effects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use hypercloud_api::{
     CleanupConfirmation, HyperCloudStorage, HyperCloudStorageSpec, InventoryState, StorageCleanup,
@@ -231,7 +232,7 @@ impl World {
                 Files::Wrong => read(&wanted, b"other", Some(known.sha256)),
                 _ => split(&wanted.path(), &manifest(&wanted)),
             };
-            files.insert(wanted, found);
+            files.insert(wanted, found.map(Arc::new));
         }
         let hosts: Vec<String> = match self.seen.has(&cluster_key()) {
             true => self.devices().into_iter().map(|(host, _)| host).collect(),
