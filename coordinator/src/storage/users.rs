@@ -1,4 +1,22 @@
-//! What a deletion has to look at (client required).
+//! What a deletion of the storage has to look at: who uses it, which nodes
+//! Ceph runs on, and which definitions are used.
+//!
+//! - [`list`] (client required) reads whole kinds, page by page.
+//! - [`claims`]: claims and volumes. [`snapshots`], [`buckets`],
+//!   [`resources`]: what else is of this storage. [`hosts`]: nodes.
+//!   [`definitions`]: of which kinds there are objects. (client required)
+//!
+//! A kind whose definition is not there, or not any more, has no objects.
+//!
+//! Invariant: what cannot be read is an error and never taken for unused.
+
+pub mod buckets;
+pub mod claims;
+pub mod definitions;
+pub mod hosts;
+pub mod list;
+pub mod resources;
+pub mod snapshots;
 
 use std::collections::BTreeSet;
 
@@ -8,8 +26,8 @@ use kube::Client;
 
 use crate::shell::error::ObserveError;
 
-/// What is left of the storage's use.
-#[derive(Clone, Debug, Default)]
+/// What a deletion has to know beside what the storage made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// What uses the storage.
     pub users: Users,
@@ -21,13 +39,22 @@ pub struct Leftovers {
     pub foreign_snapshots: bool,
 }
 
-/// Looks for them.
-pub async fn look(_: &Client, _: &Seen) -> Result<Leftovers, ObserveError> {
+/// Looks at all of it.
+pub async fn look(client: &Client, seen: &Seen) -> Result<Leftovers, ObserveError> {
+    let classes = claims::classes(client).await?;
+    let (claims, volumes) = claims::look(client, &classes).await?;
+    let snapshots = snapshots::look(client).await?;
+    let groups = list::groups(client).await?;
     Ok(Leftovers {
         users: Users {
-            others: vec!["deletion is not built in".to_owned()],
-            ..Users::default()
+            claims,
+            volumes,
+            snapshots: snapshots.ours,
+            buckets: buckets::look(client, &classes).await?,
+            others: resources::look(client, &groups).await?,
         },
-        ..Leftovers::default()
+        hosts: hosts::of_ceph(client).await?,
+        definitions_in_use: definitions::in_use(client, &groups, seen).await?,
+        foreign_snapshots: snapshots.foreign,
     })
 }
