@@ -96,6 +96,13 @@ fn reconciled(object: &Value) -> Option<Judgement> {
             "Rook has said nothing of the CephCluster: if that lasts, its operator's log says why";
         return Some(unhealthy("CephClusterUntouched", message));
     }
+    // A look at Ceph that failed is an error as well, of which the details
+    // say more.
+    if failure.is_none()
+        && let Some(unreachable) = unreachable(&checks(&status["ceph"]["details"]))
+    {
+        return Some(unreachable);
+    }
     if state == "Error" || phase == "Failure" || failure.is_some() {
         let message = format!("Rook failed{why}");
         return Some(unhealthy("CephClusterFailed", message));
@@ -175,22 +182,23 @@ fn said(object: &Value, view: &View<'_>) -> Judgement {
                 WarningsPolicy::Refuse => lacking("CephWarns", message),
             }
         }
-        "HEALTH_ERR" => match checks.iter().find(|(name, _)| name == "error") {
-            // Rook says the same of a Ceph that does not answer.
-            Some((_, message)) => {
-                let message = format!("Ceph does not answer: {message}");
-                unhealthy("CephUnreachable", message)
-            }
-            None => {
-                let all: Vec<&(String, String)> = checks.iter().collect();
-                unhealthy("CephFails", format!("Ceph fails: {}", listed(&all)))
-            }
-        },
+        "HEALTH_ERR" => {
+            let all: Vec<&(String, String)> = checks.iter().collect();
+            unhealthy("CephFails", format!("Ceph fails: {}", listed(&all)))
+        }
         other => {
             let message = format!("Ceph's health is {other:?}, which means nothing here");
             unhealthy("CephHealthUnknown", message)
         }
     }
+}
+
+/// That Ceph does not answer. Rook gives it the health of one that fails, and
+/// what it met instead of a check.
+fn unreachable(checks: &[(String, String)]) -> Option<Judgement> {
+    let (_, message) = checks.iter().find(|(name, _)| name == "error")?;
+    let message = format!("Ceph does not answer: {message}");
+    Some(unhealthy("CephUnreachable", message))
 }
 
 /// Checks by name, with what they say.

@@ -158,6 +158,8 @@ fn trap_a_confirmed_cleanup_stops_rook_while_it_says_ready() {
 #[test]
 fn trap_a_ceph_that_does_not_answer_is_said_to_fail() {
     let object = with(|o| {
+        o["status"]["state"] = json!("Error");
+        o["status"]["message"] = json!("Failed to configure ceph cluster");
         o["status"]["ceph"]["health"] = json!("HEALTH_ERR");
         o["status"]["ceph"]["details"] =
             json!({"error": {"severity": "Urgent", "message": "exit status 1"}});
