@@ -121,13 +121,13 @@ impl Metrics {
             "Transitions of resources, by reason.",
             &self.notices,
         );
-        self.render_storage(&mut out);
         family(
             &mut out,
             "admission_reviews_total",
             "Specifications that were judged, by what came out.",
             &self.reviews,
         );
+        self.render_storage(&mut out);
         out
     }
 }
