@@ -110,7 +110,7 @@ pub async fn kinds(
 
 /// Whether the API server does not know what was asked for.
 pub fn is_unknown(error: &KubeError) -> bool {
-    matches!(error, KubeError::Api(status) if status.is_not_found())
+    matches!(error, KubeError::Api(status) if status.code == 404)
 }
 
 /// The error of a look at `what`.
