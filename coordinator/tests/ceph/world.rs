@@ -275,7 +275,11 @@ impl State {
         self.log.push(format!("{name} has {replicas}"));
         for part in ["labels", "annotations"] {
             for (key, value) in patch["metadata"][part].as_object().unwrap() {
-                osd.deployment["metadata"][part][key] = value.clone();
+                let kept = &mut osd.deployment["metadata"][part];
+                kept[key] = value.clone();
+                if value.is_null() {
+                    kept.as_object_mut().unwrap().remove(key);
+                }
             }
         }
         osd.deployment["spec"]["replicas"] = replicas;
