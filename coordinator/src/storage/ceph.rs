@@ -292,10 +292,14 @@ async fn scale(client: &Client, seen: &Seen, id: u32, wanted: Wanted) -> Result<
     let Some(live) = all.find(is_it) else {
         return Ok(());
     };
-    let is_stopped = !live["metadata"]["annotations"][ANNOTATION_STOPPED].is_null();
+    let metadata = &live["metadata"];
+    let is_stopped = !metadata["annotations"][ANNOTATION_STOPPED].is_null();
+    let is_fenced = metadata["labels"][LABEL_FENCED] == "true";
     let patch = match wanted {
         Wanted::Running if !is_stopped => return Ok(()),
-        Wanted::Stopped if is_stopped && live["spec"]["replicas"] == 0 => return Ok(()),
+        Wanted::Stopped if is_stopped && is_fenced && live["spec"]["replicas"] == 0 => {
+            return Ok(());
+        }
         Wanted::Running => fenced(Value::Null, Value::Null, 1),
         Wanted::Stopped => fenced(json!("true"), json!("true"), 0),
     };
