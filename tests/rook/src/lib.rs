@@ -29,6 +29,7 @@ mod cdi;
 mod cleanup;
 mod csi;
 mod follow;
+mod key;
 mod operator;
 mod pod;
 mod probe;
