@@ -228,3 +228,51 @@ async fn an_osd_that_cannot_be_told_is_not_touched() {
     });
     until_forgotten(&world, false).await;
 }
+
+/// Whatever fails on the way, in whatever order: the one OSD goes once Ceph
+/// needs it no more (see the world), the others are not touched, and it ends.
+#[tokio::test]
+async fn it_ends_whatever_fails_on_the_way() {
+    const TROUBLES: [Trouble; 5] = [
+        Trouble::None,
+        Trouble::Fails,
+        Trouble::PurgesNothing,
+        Trouble::Unplaced,
+        Trouble::NoPods,
+    ];
+    for seed in 0..30usize {
+        let world = World::new();
+        let mut random = seed;
+        for _ in 0..24 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(seed | 1);
+            let trouble = TROUBLES[(random >> 33) % TROUBLES.len()];
+            world.change(|state| {
+                state.trouble = trouble;
+                state.fails_every = 2 + (random >> 40) % 9;
+            });
+            if let Ok(osds) = world.try_look().await {
+                match decide(&world, &osds, false) {
+                    Some(Action::Forget(_)) => {
+                        let state = world.state.lock().unwrap();
+                        assert_eq!(state.osds.len(), 3, "seed {seed}");
+                    }
+                    Some(action) => drop(world.try_act(&action).await),
+                    None => {}
+                }
+            }
+            world.pass();
+            let state = world.state.lock().unwrap();
+            let others = state.osds.iter().filter(|osd| osd.id < 3);
+            assert_eq!(others.clone().count(), 3, "seed {seed}");
+            assert!(others.clone().all(|osd| osd.up && osd.is_in), "seed {seed}");
+        }
+        world.change(|state| {
+            state.trouble = Trouble::None;
+            state.fails_every = usize::MAX;
+        });
+        until_forgotten(&world, false).await;
+        assert_eq!(world.state.lock().unwrap().osds.len(), 3, "seed {seed}");
+    }
+}

@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use hypercloud_api::{HyperCloudStorage, HyperCloudStorageSpec, SettledDevice};
+use hypercloud_coordinator::shell::error::{ExecuteError, ObserveError};
 use hypercloud_coordinator::storage::ceph;
 use hypercloud_coordinator::storage::nodes::Nodes;
 use hypercloud_storage::object::Seen;
 use hypercloud_storage::plan::removal::{Action, Osds};
+use hypercloud_storage::state::Problem;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::{Value, json};
@@ -50,6 +52,9 @@ pub struct State {
     pub trouble: Trouble,
     /// What was done, in order.
     pub log: Vec<String>,
+    /// Every so many requests the API server fails.
+    pub fails_every: usize,
+    requests: usize,
     /// Seconds that have passed.
     clock: i64,
     made: u32,
@@ -99,11 +104,13 @@ impl World {
             jobs: Vec::new(),
             trouble: Trouble::None,
             log: Vec::new(),
+            fails_every: usize::MAX,
+            requests: 0,
             clock: 0,
             made: 0,
         }));
         let shared = state.clone();
-        let client = serve(move |request| shared.lock().unwrap().answer(request));
+        let client = serve(move |request| shared.lock().unwrap().try_answer(request));
         let mut resource = HyperCloudStorage::new("hypercloud", HyperCloudStorageSpec::default());
         resource.status = Some(Default::default());
         resource.status.as_mut().unwrap().removing = vec![device(3)];
@@ -132,16 +139,22 @@ impl World {
 
     /// A look at the OSDs.
     pub async fn look(&self) -> Osds {
+        self.try_look().await.unwrap()
+    }
+
+    pub async fn try_look(&self) -> Result<Osds, ObserveError> {
         let nodes = Nodes::default();
         let seen = self.seen();
-        let looked = ceph::osds(&self.client, &self.resource, &seen, &nodes);
-        looked.await.unwrap()
+        ceph::osds(&self.client, &self.resource, &seen, &nodes).await
     }
 
     pub async fn act(&self, action: &Action) {
+        assert_eq!(self.try_act(action).await.unwrap(), None);
+    }
+
+    pub async fn try_act(&self, action: &Action) -> Result<Option<Problem>, ExecuteError> {
         let seen = self.seen();
-        let acted = ceph::act(&self.client, &self.resource, &seen, action);
-        assert_eq!(acted.await.unwrap(), None);
+        ceph::act(&self.client, &self.resource, &seen, action).await
     }
 
     /// What the cluster does by itself meanwhile.
@@ -161,6 +174,20 @@ impl State {
         let begin = Timestamp::now() - SignedDuration::from_hours(1);
         let now = begin + SignedDuration::from_secs(self.clock);
         now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    /// A request that fails may have been carried out all the same.
+    fn try_answer(&mut self, request: &Request) -> Answer {
+        self.requests += 1;
+        let fails = self.requests.is_multiple_of(self.fails_every);
+        if fails && self.requests.is_multiple_of(2) {
+            return failure(500, "InternalError");
+        }
+        let answer = self.answer(request);
+        match fails {
+            true => failure(504, "Timeout"),
+            false => answer,
+        }
     }
 
     fn answer(&mut self, request: &Request) -> Answer {

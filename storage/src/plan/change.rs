@@ -77,17 +77,6 @@ pub fn notices(change: &Change<'_>) -> Vec<Notice> {
     notices
 }
 
-/// What people are told of more copies.
-#[must_use]
-pub fn raised(had: i64, wanted: i32) -> Option<Notice> {
-    (had < i64::from(wanted)).then(|| Notice {
-        reason: "ReplicasRaised",
-        message: format!(
-            "{had} copies of everything become {wanted}: that takes room and time, and Ceph warns until it is done"
-        ),
-    })
-}
-
 /// What people are told of devices that were given up: of those that were
 /// `removing`, `left` are still, and the storage has `devices`.
 #[must_use]
@@ -107,6 +96,17 @@ pub fn given_up(
             ),
         })
         .collect()
+}
+
+/// What people are told of more copies.
+#[must_use]
+pub fn raised(had: i64, wanted: i32) -> Option<Notice> {
+    (had < i64::from(wanted)).then(|| Notice {
+        reason: "ReplicasRaised",
+        message: format!(
+            "{had} copies of everything become {wanted}: that takes room and time, and Ceph warns until it is done"
+        ),
+    })
 }
 
 #[cfg(test)]
