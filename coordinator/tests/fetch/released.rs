@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use hypercloud_api::{HyperCloudStorageSpec, ManifestMirror};
@@ -79,4 +80,21 @@ async fn all_pass_from_a_folder() {
         ..ManifestMirror::default()
     };
     fetched(&spec(mirror)).await;
+}
+
+#[test]
+fn the_script_that_fills_a_mirror_knows_every_file() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/manifests.sh");
+    let listed = Command::new(script).arg("list").output().unwrap();
+    assert!(listed.status.success(), "{listed:?}");
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let listed: BTreeSet<&str> = listed.lines().collect();
+    let known: Vec<String> = released()
+        .iter()
+        .map(|wanted| {
+            let address = wanted.project.address(wanted.version, &wanted.file);
+            format!("{} {address}", wanted.path())
+        })
+        .collect();
+    assert_eq!(listed, known.iter().map(String::as_str).collect());
 }
