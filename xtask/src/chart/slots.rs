@@ -41,6 +41,14 @@ pub const SLOTS: &[Slot] = &[
         Entry("tolerations", ".Values.coordinator.tolerations"),
     ),
     coordinator(
+        "spec/template/spec",
+        Entry("volumes", ".Values.coordinator.volumes"),
+    ),
+    coordinator(
+        "spec/template/spec/containers/coordinator",
+        Entry("volumeMounts", ".Values.coordinator.volumeMounts"),
+    ),
+    coordinator(
         "spec/template/spec/affinity",
         Put("toJson .Values.coordinator.affinity"),
     ),
