@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{ArgAction, Args, Parser, ValueEnum};
 
 use crate::access::DefaultStore;
 use crate::image::size::Overhead;
@@ -30,6 +30,11 @@ pub struct Config {
     /// The object store of images and exports that name no endpoint.
     #[command(flatten)]
     pub object_store: ObjectStoreConfig,
+
+    /// Whether HyperCloudStorage is carried out. That takes wide rights, of a
+    /// file of their own (coordinator-storage-rbac.yaml).
+    #[arg(long, env = "STORAGE", default_value_t = true, action = ArgAction::Set)]
+    pub storage: bool,
 
     /// Port of the agents.
     #[arg(long, env = "AGENT_PORT", default_value_t = 7443)]
@@ -133,6 +138,7 @@ mod tests {
         let config = Config::try_parse_from(base).unwrap();
         assert_eq!(config.filesystem_overhead, Overhead::DEFAULT);
         assert_eq!(config.agent_port, 7443);
+        assert!(config.storage);
         let store = DefaultStore {
             namespace: "n".into(),
             ..DefaultStore::default()
@@ -142,8 +148,10 @@ mod tests {
             "--object-store-endpoint=http://s3.example",
             "--object-store-path-style=false",
             "--object-store-secret=s",
+            "--storage=false",
         ];
         let config = Config::try_parse_from(base.into_iter().chain(store)).unwrap();
+        assert!(!config.storage);
         let store = config.default_store();
         assert_eq!(store.endpoint.as_deref(), Some("http://s3.example"));
         assert_eq!(store.path_style, Some(false));

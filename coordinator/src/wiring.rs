@@ -31,6 +31,7 @@ use crate::leader::Candidate;
 use crate::metrics::Metrics;
 use crate::rollback;
 use crate::shell::Shell;
+use crate::storage;
 use crate::tls;
 
 /// Name by which Events say who speaks.
@@ -165,6 +166,8 @@ async fn lead(
         shell: shell.clone(),
         stop: stop.clone(),
     };
+    let storages = storage::reconcile::Context::new(shell.clone(), namespace);
+    let storages = config.storage.then(|| Arc::new(storages));
     let shell = Arc::new(shell);
     let port = config.agent_port;
     tokio::join!(
@@ -203,6 +206,12 @@ async fn lead(
         async {
             cleanup::controller::run(Arc::new(cleanups), cleanup_changes, stop.clone()).await;
             stop.cancel();
+        },
+        async {
+            if let Some(storages) = storages {
+                storage::controller::run(storages, stop.clone()).await;
+                stop.cancel();
+            }
         },
     );
     Ok(())

@@ -1,14 +1,16 @@
 //! What a decision stands on, and how it is written down.
 
 use hypercloud_api::conditions::set;
-use hypercloud_api::{HyperCloudStorageStatus, RunningVersions, StorageComponent};
+use hypercloud_api::{
+    FailureDomain, HyperCloudStorageStatus, RunningVersions, StorageCluster, StorageComponent,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::ROOK_NAMESPACE;
 use crate::health::cluster_key;
 use crate::object::{Key, Seen};
 use crate::stage::{self, By, STAGES, Stage};
-use crate::state::{Whole, conditions};
+use crate::state::{Problem, Whole, conditions};
 use crate::version::{Running, Version};
 
 /// Stages of which a storage that runs without a status has all.
@@ -109,4 +111,23 @@ pub(super) fn write(
     for update in conditions(&status.components, whole) {
         set(&mut status.conditions, update, generation, now);
     }
+}
+
+/// That there is no room for every copy, where that is so.
+pub(super) fn room(storage: &StorageCluster) -> Option<Problem> {
+    let (places, what) = match storage.failure_domain.unwrap_or_default() {
+        FailureDomain::Host => (storage.nodes.len(), "node"),
+        FailureDomain::Osd => {
+            let devices = storage.nodes.iter().map(|node| node.devices.len());
+            (devices.sum(), "device")
+        }
+    };
+    let replicas = usize::try_from(storage.replicas).unwrap_or(usize::MAX);
+    (places < replicas).then(|| Problem {
+        reason: "TooFewPlaces",
+        message: format!(
+            "{replicas} copies go to another {what} each, and {places} of them are in storage.nodes: add some, or ask for fewer copies"
+        ),
+        waiting: false,
+    })
 }

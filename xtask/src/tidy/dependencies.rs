@@ -56,7 +56,12 @@ const RULES: &[Rule] = &[
     },
     Rule {
         folder: "coordinator",
-        siblings: &["hypercloud-api", "hypercloud-inventory", "hypercloud-proto"],
+        siblings: &[
+            "hypercloud-api",
+            "hypercloud-inventory",
+            "hypercloud-proto",
+            "hypercloud-storage",
+        ],
         never: &["reqwest"],
     },
     Rule {
