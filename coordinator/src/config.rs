@@ -44,6 +44,10 @@ pub struct Config {
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
     pub health_address: SocketAddr,
 
+    /// Address at which the API server has what is applied judged, over TLS.
+    #[arg(long, env = "ADMISSION_ADDRESS", default_value = "[::]:9443")]
+    pub admission_address: SocketAddr,
+
     /// How the log is written.
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
     pub log_format: LogFormat,

@@ -1,6 +1,7 @@
 //! The coordinator: reconciles HyperCloud Storage's custom resources.
 //!
-//! Every replica serves health; the one that holds the Lease ([`leader`])
+//! Every replica serves health and judges what is applied ([`admission`]); the
+//! one that holds the Lease ([`leader`])
 //! keeps the certificates ([`tls`]), the links to the node agents
 //! ([`agents`]) and the reconcilers ([`image`], [`disk`], [`rollback`],
 //! [`export`], [`inventory`], [`cleanup`], [`storage`]), whose shells share [`shell`].
@@ -11,6 +12,7 @@
 //! may be lost at any time (`storage::memory`).
 
 pub mod access;
+pub mod admission;
 pub mod again;
 pub mod agents;
 pub mod backoff;

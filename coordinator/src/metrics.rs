@@ -19,6 +19,7 @@ pub struct Metrics {
     errors: Mutex<BTreeMap<String, u64>>,
     notices: Mutex<BTreeMap<String, u64>>,
     storage: Mutex<Vec<(String, &'static str)>>,
+    reviews: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Metrics {
@@ -64,6 +65,11 @@ impl Metrics {
             states.extend(components.map(|c| (c.name.clone(), c.state.as_str())));
         }
         *self.storage.lock().unwrap_or_else(PoisonError::into_inner) = states;
+    }
+
+    /// What was to be applied was judged, as `verdict` says.
+    pub fn reviewed(&self, verdict: &str) {
+        add(&self.reviews, verdict);
     }
 
     /// Every counter as text.
@@ -114,6 +120,12 @@ impl Metrics {
             "events_total",
             "Transitions of resources, by reason.",
             &self.notices,
+        );
+        family(
+            &mut out,
+            "admission_reviews_total",
+            "Specifications that were judged, by what came out.",
+            &self.reviews,
         );
         self.render_storage(&mut out);
         out

@@ -4,11 +4,13 @@
 //!
 //! Only what a change brings is refused: a device that failed since is no
 //! reason to refuse that something else is changed. What passes by itself is
-//! left to the status.
+//! left to the status, and whoever applies is warned of it, and of what the
+//! change will cost.
 
 use hypercloud_api::{HyperCloudStorageSpec, RemovalPolicy, StorageNode};
 
 use crate::device::{self, DeviceProblem, Known};
+use crate::plan::change::{self, Change};
 use crate::version::{self, KubernetesVersion, Running};
 
 /// Why a specification is refused.
@@ -29,6 +31,18 @@ pub struct Ground<'a> {
     pub running: Running,
     /// The cluster's Kubernetes.
     pub kubernetes: Option<KubernetesVersion>,
+}
+
+/// Whether `new` in the place of `old` is anything that the cluster has a say
+/// in. What is not is never refused, and needs no look at it.
+#[must_use]
+pub fn concerns(old: Option<&HyperCloudStorageSpec>, new: &HyperCloudStorageSpec) -> bool {
+    old.is_none_or(|old| {
+        old.versions != new.versions
+            || old.cdi != new.cdi
+            || old.storage.nodes != new.storage.nodes
+            || old.storage.removal != new.storage.removal
+    })
 }
 
 /// Why `new` is refused in the place of `old`; nothing where it is not.
@@ -76,6 +90,63 @@ pub fn refusals(
         }));
     }
     refusals
+}
+
+/// What whoever applies `new` in the place of `old` is told: what is waited
+/// for, and what the change costs.
+#[must_use]
+pub fn warnings(
+    old: Option<&HyperCloudStorageSpec>,
+    new: &HyperCloudStorageSpec,
+    known: &Known,
+) -> Vec<String> {
+    let mut told = Vec::new();
+    let had: &[StorageNode] = old.map_or(&[], |old| &old.storage.nodes);
+    if had != new.storage.nodes {
+        let before = device::settle(had, known);
+        let after = device::settle(&new.storage.nodes, known);
+        let waited = after
+            .problems
+            .iter()
+            .filter(|problem| !is_definite(problem) && !before.problems.contains(problem));
+        told.extend(waited.map(ToString::to_string));
+        let added = |devices| {
+            let change = Change {
+                in_cluster: &known.in_cluster,
+                devices,
+                replicas: (None, new.storage.replicas),
+            };
+            change::notices(&change)
+        };
+        let known_before = added(&before.devices);
+        let added = added(&after.devices).into_iter();
+        let added = added.filter(|notice| !known_before.contains(notice));
+        told.extend(added.map(|notice| notice.message));
+        if new.storage.removal == Some(RemovalPolicy::PurgeOsds) && old.is_some() {
+            let dropped = after.dropped.iter();
+            let dropped = dropped.filter(|device| !before.dropped.contains(device));
+            told.extend(dropped.map(|device| {
+                format!(
+                    "{} of {} is given up: its data moves to other devices first, then its OSD is removed for good",
+                    device.device, device.hostname
+                )
+            }));
+        }
+    }
+    let Some(old) = old else {
+        return told;
+    };
+    if new.storage.removal == Some(RemovalPolicy::PurgeOsds)
+        && old.storage.removal != new.storage.removal
+    {
+        told.push(
+            "with removal PurgeOsds, devices that are taken out of storage.nodes are emptied and given up"
+                .to_owned(),
+        );
+    }
+    let had = i64::from(old.storage.replicas);
+    told.extend(change::raised(had, new.storage.replicas).map(|notice| notice.message));
+    told
 }
 
 /// Whether a problem is told from what is known for certain.
@@ -200,6 +271,53 @@ mod tests {
         assert!(reasons(Some(&old), &new).is_empty());
         // By another name it is still there.
         assert!(reasons(Some(&old), &spec("n", &[&link("sda"), "sdb"])).is_empty());
+    }
+
+    #[test]
+    fn people_are_told_what_is_waited_for_and_what_it_costs() {
+        let told = |old: Option<&HyperCloudStorageSpec>, new: &HyperCloudStorageSpec| {
+            warnings(old, new, &known())
+        };
+        let old = spec("n", &["sda"]);
+        assert!(told(Some(&old), &old).is_empty());
+        let added = told(Some(&old), &spec("n", &["sda", "sdb"]));
+        assert_eq!(added.len(), 1);
+        assert!(added[0].contains("data moves"), "{added:?}");
+
+        let mut waits = known();
+        let sda = waits.inventories.get_mut("n").unwrap();
+        sda.state = InventoryState::Stale;
+        let waited = warnings(Some(&old), &spec("n", &["sda", "sdb"]), &waits);
+        assert!(waited[0].contains("not heard of"), "{waited:?}");
+        let mut fresh = Known::default();
+        fresh.hostnames.insert("n".to_owned());
+        let waited = warnings(None, &old, &fresh);
+        assert!(waited[0].contains("not known yet"), "{waited:?}");
+
+        let mut more = old.clone();
+        more.storage.replicas = 3;
+        assert!(told(Some(&old), &more)[0].contains("copies"));
+
+        let mut purged = spec("n", &["sdb"]);
+        purged.storage.removal = Some(RemovalPolicy::PurgeOsds);
+        let given_up = told(Some(&old), &purged);
+        let says = |words| given_up.iter().any(|told| told.contains(words));
+        assert!(says("sda of n is given up"), "{given_up:?}");
+        assert!(says("emptied and given up"), "{given_up:?}");
+        assert!(told(None, &purged).len() < given_up.len());
+    }
+
+    #[test]
+    fn the_cluster_is_asked_only_about_what_it_has_a_say_in() {
+        let old = spec("n", &["sda"]);
+        assert!(concerns(None, &old));
+        let mut new = old.clone();
+        new.storage.replicas = 3;
+        new.cleanup = Some(hypercloud_api::StorageCleanup::default());
+        assert!(!concerns(Some(&old), &new));
+        assert!(concerns(Some(&old), &spec("n", &["sda", "sdb"])));
+        new.versions = Some(StorageVersions::default());
+        assert!(concerns(Some(&old), &new));
     }
 
     #[test]

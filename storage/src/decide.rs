@@ -8,7 +8,8 @@ mod blind;
 mod ground;
 mod removal;
 
-pub use blind::blind;
+pub use self::blind::blind;
+pub use self::ground::{operator_key, running};
 
 use std::collections::{BTreeMap, BTreeSet};
 

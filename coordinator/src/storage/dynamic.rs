@@ -56,7 +56,8 @@ fn place(key: &Key) -> Request {
     Request::new(path)
 }
 
-/// The objects of a kind; `None` where the API server does not know it.
+/// The objects of a kind; `None` where the API server does not know it, which
+/// it says with a code and no reason.
 pub async fn list(
     client: &Client,
     kind: &'static Kind,
@@ -77,7 +78,7 @@ pub async fn list(
         };
         let mut page: Value = match client.request(page.map_err(KubeError::BuildRequest)?).await {
             Ok(page) => page,
-            Err(KubeError::Api(status)) if status.is_not_found() => return Ok(None),
+            Err(KubeError::Api(status)) if status.code == 404 => return Ok(None),
             Err(error) => return Err(error),
         };
         let items = page["items"].take();
@@ -112,7 +113,7 @@ pub async fn get(
         .await
     {
         Ok(found) => Ok(Some(called(found, kind))),
-        Err(KubeError::Api(status)) if status.is_not_found() => Ok(None),
+        Err(KubeError::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -130,6 +130,14 @@ impl Server {
                 self.put(&path, body);
                 (200, self.object(&path))
             }
+            ("PATCH", Some(mut object)) => {
+                if version(&object) != version(&body) {
+                    return failure(409, "Conflict");
+                }
+                merge(&mut object, &body);
+                self.put(&path, object);
+                (200, self.object(&path))
+            }
             _ => failure(405, "MethodNotAllowed"),
         }
     }
@@ -170,6 +178,26 @@ impl Server {
             .map(|(_, object)| object)
             .collect();
         json!({"metadata": {"resourceVersion": "1"}, "items": items})
+    }
+}
+
+/// A strategic merge: lists are maps by `name`.
+fn merge(object: &mut Value, change: &Value) {
+    match (object, change) {
+        (Value::Object(object), Value::Object(change)) => {
+            for (key, value) in change {
+                merge(object.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(list), Value::Array(change)) => {
+            for value in change {
+                match list.iter_mut().find(|known| known["name"] == value["name"]) {
+                    Some(known) => merge(known, value),
+                    None => list.push(value.clone()),
+                }
+            }
+        }
+        (object, change) => *object = change.clone(),
     }
 }
 

@@ -30,7 +30,8 @@ pub(super) fn version(stage: &Stage, components: &[StorageComponent]) -> Option<
 
 /// The newest that any component runs, or that is seen to run: an upgrade that
 /// has begun is not turned round.
-pub(super) fn running(components: &[StorageComponent], seen: &Seen) -> Running {
+#[must_use]
+pub fn running(components: &[StorageComponent], seen: &Seen) -> Running {
     let newest = |by: By| {
         let stages = STAGES.iter().filter(|stage| stage.by == by);
         stages.filter_map(|stage| version(stage, components)).max()
@@ -42,16 +43,21 @@ pub(super) fn running(components: &[StorageComponent], seen: &Seen) -> Running {
     }
 }
 
-/// What is seen to run: the operator's image, and the version that Rook found
-/// in Ceph's.
-fn live(seen: &Seen) -> Running {
-    let operator = Key::namespaced(
+/// Rook's operator.
+#[must_use]
+pub fn operator_key() -> Key {
+    Key::namespaced(
         "apps/v1",
         "Deployment",
         ROOK_NAMESPACE,
         "rook-ceph-operator",
-    );
-    let image = seen.get(&operator).and_then(|object| {
+    )
+}
+
+/// What is seen to run: the operator's image, and the version that Rook found
+/// in Ceph's.
+fn live(seen: &Seen) -> Running {
+    let image = seen.get(&operator_key()).and_then(|object| {
         let containers = &object["spec"]["template"]["spec"]["containers"];
         containers[0]["image"].as_str()
     });

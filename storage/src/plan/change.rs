@@ -72,17 +72,20 @@ pub fn notices(change: &Change<'_>) -> Vec<Notice> {
             }
         });
     }
-    if let (Some(had), wanted) = change.replicas
-        && had < i64::from(wanted)
-    {
-        notices.push(Notice {
-            reason: "ReplicasRaised",
-            message: format!(
-                "{had} copies of everything become {wanted}: that takes room and time, and Ceph warns until it is done"
-            ),
-        });
-    }
+    let (had, wanted) = change.replicas;
+    notices.extend(had.and_then(|had| raised(had, wanted)));
     notices
+}
+
+/// What people are told of more copies.
+#[must_use]
+pub fn raised(had: i64, wanted: i32) -> Option<Notice> {
+    (had < i64::from(wanted)).then(|| Notice {
+        reason: "ReplicasRaised",
+        message: format!(
+            "{had} copies of everything become {wanted}: that takes room and time, and Ceph warns until it is done"
+        ),
+    })
 }
 
 #[cfg(test)]
