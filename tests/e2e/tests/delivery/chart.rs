@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::programs::{
-    NAME, Objects, chart, combined, container, helm, kustomized, manifests, object,
-    rendered, variable,
+    NAME, Objects, chart, combined, container, helm, kustomized, manifests, object, rendered,
+    variable,
 };
 
 /// An annotation by which Helm leaves an object where it is.
@@ -23,15 +23,16 @@ const STORAGE: [&str; 2] = [
 fn without_policy(objects: &mut Objects) -> Vec<String> {
     let mut kept = Vec::new();
     for ((kind, _), object) in objects {
-        let Some(annotations) = object["metadata"]["annotations"].as_object_mut() else {
+        let Some(metadata) = object["metadata"].as_object_mut() else {
+            continue;
+        };
+        let Some(Value::Object(annotations)) = metadata.get_mut("annotations") else {
             continue;
         };
         if annotations.remove(POLICY) == Some(json!("keep")) {
             kept.push(kind.clone());
         }
-        if annotations.is_empty()
-            && let Some(metadata) = object["metadata"].as_object_mut()
-        {
+        if annotations.is_empty() {
             metadata.remove("annotations");
         }
     }
@@ -175,7 +176,10 @@ fn values_that_make_no_sense_are_refused_with_the_reason() {
         ),
         (&["coordinater.replicas=1"], "'coordinater' not allowed"),
         (&["coordinator.replicas=0"], "/coordinator/replicas"),
-        (&[r#"objectStore.endpoint="s3.example""#], "/objectStore/endpoint"),
+        (
+            &[r#"objectStore.endpoint="s3.example""#],
+            "/objectStore/endpoint",
+        ),
         (&[r#"agents.env={"A B":"c"}"#], "A B"),
     ];
     for (values, word) in cases {

@@ -79,7 +79,16 @@ async fn with_storage(ground: &Ground, release: &Release) -> anyhow::Result<()> 
     assert_eq!(system::pods(cluster, "coordinator").await?.len(), 1);
 
     step("it is put back", || {
-        helm(&["rollback", NAME, "1", "--namespace", NAME, "--wait", "--timeout", READY])
+        helm(&[
+            "rollback",
+            NAME,
+            "1",
+            "--namespace",
+            NAME,
+            "--wait",
+            "--timeout",
+            READY,
+        ])
     })?;
     assert_eq!(identity(cluster).await?.uid, made.uid);
 
@@ -181,7 +190,9 @@ struct Identity {
 }
 
 async fn identity(cluster: &Cluster) -> anyhow::Result<Identity> {
-    let found = storage::look(cluster).await?.context("there is no storage")?;
+    let found = storage::look(cluster)
+        .await?
+        .context("there is no storage")?;
     anyhow::ensure!(
         found.metadata.deletion_timestamp.is_none(),
         "the storage is being deleted"
@@ -195,7 +206,9 @@ async fn identity(cluster: &Cluster) -> anyhow::Result<Identity> {
 
 /// Inventories by name and identity: objects that stand for all others.
 async fn inventories(cluster: &Cluster) -> anyhow::Result<Vec<(String, Option<String>)>> {
-    let all = devices::inventories(cluster).list(&Default::default()).await?;
+    let all = devices::inventories(cluster)
+        .list(&Default::default())
+        .await?;
     Ok(all.iter().map(|one| (one.name_any(), one.uid())).collect())
 }
 
@@ -211,7 +224,10 @@ async fn gone(cluster: &Cluster) -> anyhow::Result<()> {
         Ok(when(left.trim().is_empty() && pods == 0, (left, pods)))
     })
     .await?;
-    let definitions = tool("kubectl", &[&["get", "crds", "--output", "name"], &label[..]].concat())?;
+    let definitions = tool(
+        "kubectl",
+        &[&["get", "crds", "--output", "name"], &label[..]].concat(),
+    )?;
     anyhow::ensure!(definitions.lines().count() == 7, "{definitions}");
     Ok(())
 }
@@ -219,14 +235,21 @@ async fn gone(cluster: &Cluster) -> anyhow::Result<()> {
 /// Leaves nothing of the system, so that the cluster is as a fresh one.
 async fn empty(cluster: &Cluster) -> anyhow::Result<()> {
     let label = "app.kubernetes.io/part-of=hypercloud-storage";
-    tool("kubectl", &["delete", "crds", "--selector", label, "--timeout", READY])?;
+    tool(
+        "kubectl",
+        &["delete", "crds", "--selector", label, "--timeout", READY],
+    )?;
     let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
     let _ = namespaces
         .delete(SYSTEM_NAMESPACE, &DeleteParams::background())
         .await?;
-    until("the namespace is gone", Duration::from_secs(120), || async {
-        let found = namespaces.get_opt(SYSTEM_NAMESPACE).await?;
-        Ok(when(found.is_none(), found.map(|found| found.status)))
-    })
+    until(
+        "the namespace is gone",
+        Duration::from_secs(120),
+        || async {
+            let found = namespaces.get_opt(SYSTEM_NAMESPACE).await?;
+            Ok(when(found.is_none(), found.map(|found| found.status)))
+        },
+    )
     .await
 }
