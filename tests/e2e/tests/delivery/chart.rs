@@ -1,5 +1,7 @@
 //! The chart is the kustomize base, and what its values say of it.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::programs::{
@@ -45,7 +47,32 @@ fn same(chart: &Objects, base: &Objects) {
     let names = |objects: &Objects| objects.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(chart), names(base));
     for (key, expected) in base {
-        assert_eq!(&chart[key], expected, "{key:?}");
+        let difference = difference(&chart[key], expected);
+        assert_eq!(difference, None, "{key:?}");
+    }
+}
+
+/// The first place at which two values differ. Numbers may be written
+/// differently.
+fn difference(one: &Value, other: &Value) -> Option<String> {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            let absent = &Value::Null;
+            keys.into_iter().find_map(|key| {
+                let [one, other] = [one, other].map(|map| map.get(key).unwrap_or(absent));
+                difference(one, other).map(|found| format!("{key}/{found}"))
+            })
+        }
+        (Value::Array(one), Value::Array(other)) if one.len() == other.len() => {
+            let mut pairs = one.iter().zip(other).enumerate();
+            pairs.find_map(|(at, (one, other))| {
+                difference(one, other).map(|found| format!("{at}/{found}"))
+            })
+        }
+        (Value::Number(one), Value::Number(other)) if one.as_f64() == other.as_f64() => None,
+        _ if one == other => None,
+        _ => Some(format!(": {one}, not {other}")),
     }
 }
 
