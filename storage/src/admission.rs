@@ -7,7 +7,9 @@
 //! left to the status, and whoever applies is warned of it, and of what the
 //! change will cost.
 
-use hypercloud_api::{HyperCloudStorageSpec, RemovalPolicy, StorageNode};
+use std::collections::BTreeMap;
+
+use hypercloud_api::{HyperCloudStorageSpec, RemovalPolicy, SettledDevice, StorageNode};
 
 use crate::device::{self, DeviceProblem, Known};
 use crate::plan::change::{self, Change};
@@ -122,6 +124,9 @@ pub fn warnings(
         let added = added(&after.devices).into_iter();
         let added = added.filter(|notice| !known_before.contains(notice));
         told.extend(added.map(|notice| notice.message));
+        let shared_before = shared(&before.devices, known);
+        let shared = shared(&after.devices, known).into_iter();
+        told.extend(shared.filter(|told| !shared_before.contains(told)));
         if new.storage.removal == Some(RemovalPolicy::PurgeOsds) && old.is_some() {
             let dropped = after.dropped.iter();
             let dropped = dropped.filter(|device| !before.dropped.contains(device));
@@ -147,6 +152,35 @@ pub fn warnings(
     let had = i64::from(old.storage.replicas);
     told.extend(change::raised(had, new.storage.replicas).map(|notice| notice.message));
     told
+}
+
+/// Devices of two nodes that say the same of themselves: one that both reach
+/// would be written to by two OSDs. Nobody but its owner knows whether it is
+/// one, so it is only told.
+fn shared(devices: &[SettledDevice], known: &Known) -> Vec<String> {
+    let mut first: BTreeMap<&str, &SettledDevice> = BTreeMap::new();
+    let mut told = Vec::new();
+    for device in devices {
+        let Some(wwn) = wwn(device, known) else {
+            continue;
+        };
+        match first.get(wwn) {
+            Some(other) if other.hostname != device.hostname => told.push(format!(
+                "{} of {} and {} of {} have the world wide name {wwn}: if that is one disk which both nodes reach, name it on one of them, or its data is lost",
+                other.device, other.hostname, device.device, device.hostname
+            )),
+            Some(_) => {}
+            None => drop(first.insert(wwn, device)),
+        }
+    }
+    told
+}
+
+fn wwn<'a>(device: &SettledDevice, known: &'a Known) -> Option<&'a str> {
+    let node = known.inventories.get(&device.hostname)?;
+    let mut devices = node.inventory.devices.iter().map(|found| &found.identity);
+    let identity = devices.find(|identity| identity.by_id.as_ref() == Some(&device.by_id))?;
+    identity.wwn.as_deref()
 }
 
 /// Whether a problem is told from what is known for certain.
@@ -305,6 +339,26 @@ mod tests {
         assert!(says("sda of n is given up"), "{given_up:?}");
         assert!(says("emptied and given up"), "{given_up:?}");
         assert!(told(None, &purged).len() < given_up.len());
+    }
+
+    #[test]
+    fn a_disk_that_two_nodes_reach_is_told() {
+        let mut known = known();
+        known.in_cluster.clear();
+        let mut disk = known.inventories["n"].inventory.devices[1].clone();
+        disk.identity.wwn = Some("5000c500a1b2c3d4".to_owned());
+        for hostname in ["m", "n"] {
+            known.hostnames.insert(hostname.to_owned());
+            let mut node = known.inventories["n"].clone();
+            node.inventory.devices = vec![disk.clone()];
+            known.inventories.insert(hostname.to_owned(), node);
+        }
+        let mut both = spec("m", &["sdb"]);
+        assert!(warnings(None, &both, &known).is_empty());
+        both.storage.nodes.extend(spec("n", &["sdb"]).storage.nodes);
+        let told = warnings(None, &both, &known);
+        assert!(told[0].contains("5000c500a1b2c3d4"), "{told:?}");
+        assert!(warnings(Some(&both), &both, &known).is_empty());
     }
 
     #[test]

@@ -435,6 +435,8 @@ impl<'a> Course<'a> {
         let whole = state::whole(&status.components, &self.problems, &of, None);
         status.versions = ground::reported(&status.components);
         ground::write(status, &whole, generation, &Time(self.view.now));
+        let given_up = change::given_up(&self.before.removing, &status.removing, &status.devices);
+        self.decision.notices.extend(given_up);
     }
 }
 

@@ -79,7 +79,12 @@ async fn object(
     let resource = ApiResource::from_gvk_with_plural(&kind, plural);
     let namespace = key.namespace.as_deref().unwrap_or_default();
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let found = api.get_opt(&key.name).await.map_err(reading)?;
+    let found = match api.get(&key.name).await {
+        Ok(object) => Some(object),
+        // Of a kind that is not there the API server says so in plain text.
+        Err(KubeError::Api(status)) if status.code == 404 => None,
+        Err(error) => return Err(reading(error)),
+    };
     let value = found.map(|object| serde_json::to_value(&object));
     value
         .transpose()

@@ -82,11 +82,6 @@ pub async fn osds(
     let now = Timestamp::now();
     let course = course(&jobs, now);
     let mut problems = troubles(client, &jobs, &course, now).await?;
-    if course.ask
-        && let Some(problem) = ask(client, seen).await
-    {
-        problems.push(problem);
-    }
     for job in &course.done {
         clear(client, job).await?;
     }
@@ -94,6 +89,12 @@ pub async fn osds(
         Some(job) => tell(client, job, given_up, seen, nodes).await?,
         None => Err(waiting("Ceph is asked which OSD has the device".to_owned())),
     };
+    let is_outdated = course.asking.is_none() && known.as_ref().is_ok_and(|l| outdated(l, seen));
+    if (course.ask || is_outdated)
+        && let Some(problem) = ask(client, seen).await
+    {
+        problems.push(problem);
+    }
     match known {
         Ok(list) => {
             for job in &jobs {
@@ -111,6 +112,15 @@ pub async fn osds(
             Ok(Osds { list, problems })
         }
     }
+}
+
+/// Whether Ceph is to have noticed meanwhile that an OSD was stopped whose
+/// device is given up.
+fn outdated(list: &[Osd], seen: &Seen) -> bool {
+    let deployed = answer::deployed(seen);
+    let is_stopped = |osd: &Osd| deployed.get(&osd.id).is_some_and(|own| !own.runs);
+    list.iter()
+        .any(|osd| !osd.device.is_empty() && osd.runs && is_stopped(osd))
 }
 
 /// Has Ceph asked; answers with why it cannot be.
@@ -292,10 +302,14 @@ async fn scale(client: &Client, seen: &Seen, id: u32, wanted: Wanted) -> Result<
     let Some(live) = all.find(is_it) else {
         return Ok(());
     };
-    let is_stopped = !live["metadata"]["annotations"][ANNOTATION_STOPPED].is_null();
+    let metadata = &live["metadata"];
+    let is_stopped = !metadata["annotations"][ANNOTATION_STOPPED].is_null();
+    let is_fenced = metadata["labels"][LABEL_FENCED] == "true";
     let patch = match wanted {
         Wanted::Running if !is_stopped => return Ok(()),
-        Wanted::Stopped if is_stopped && live["spec"]["replicas"] == 0 => return Ok(()),
+        Wanted::Stopped if is_stopped && is_fenced && live["spec"]["replicas"] == 0 => {
+            return Ok(());
+        }
         Wanted::Running => fenced(Value::Null, Value::Null, 1),
         Wanted::Stopped => fenced(json!("true"), json!("true"), 0),
     };

@@ -286,6 +286,18 @@ async fn an_inventory_of_a_former_node_is_none() {
 }
 
 #[tokio::test]
+async fn of_a_host_name_that_two_nodes_have_no_device_is_known() {
+    let webhook = Webhook::new().await;
+    let mut node = webhook.server.object("/api/v1/nodes/node-1");
+    node["metadata"]["name"] = json!("node-2");
+    node["metadata"]["uid"] = json!("n-2");
+    webhook.server.put("/api/v1/nodes/node-2", node);
+    let warnings = webhook.allowed(Value::Null, storage("n", &["sdd"])).await;
+    let told = warnings[0].as_str().unwrap();
+    assert!(told.contains("not known yet"), "{warnings:?}");
+}
+
+#[tokio::test]
 async fn without_an_api_server_it_is_refused_in_time_and_says_so() {
     let webhook = Webhook::within(Duration::from_millis(300)).await;
     webhook.server.hang();

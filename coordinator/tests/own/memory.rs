@@ -28,6 +28,10 @@ const LISTED: [&str; 4] = [
     "/nodedevicecleanups",
 ];
 
+/// Kinds that are known only once there is an object of them: until then the
+/// answer is no status, but plain text.
+const UNKNOWN: &str = "/apis/ceph.rook.io/";
+
 impl Server {
     pub fn client(&self) -> Client {
         let server = self.clone();
@@ -83,7 +87,12 @@ impl Server {
         );
         let bytes = request.into_body().collect_bytes().await.unwrap();
         let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let kind = path.clone();
         let (code, answer) = self.act(&method, path, body);
+        if code == 404 && kind.starts_with(UNKNOWN) {
+            let body = Body::from(b"404 page not found\n".to_vec());
+            return Response::builder().status(404).body(body).unwrap();
+        }
         Response::builder()
             .status(code)
             .body(Body::from(serde_json::to_vec(&answer).unwrap()))

@@ -57,7 +57,8 @@ async fn pass(client: &Client, orders: &Orders) -> kube::Result<()> {
         for (key, value) in status.as_object().into_iter().flatten() {
             changed["status"][key] = value.clone();
         }
-        api::replace_status(client, api::CDI, &changed).await?;
+        // Its definition has no status of its own to write to.
+        api::replace(client, api::CDI, &changed).await?;
     }
     Ok(())
 }

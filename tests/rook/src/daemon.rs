@@ -360,16 +360,14 @@ mod tests {
     ) -> Step {
         for _ in 0..50 {
             let wanted = wanted(cluster, there, orders);
-            let mut take = |mut object: Value| {
-                object["status"] =
-                    json!({"updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1});
-                there.retain(|other| other["metadata"]["name"] != object["metadata"]["name"]);
-                there.push(object);
-            };
-            match next(&wanted, there, NS, release, orders) {
-                Step::Make(object) | Step::Change(object) => take(object),
+            let mut object = match next(&wanted, there, NS, release, orders) {
+                Step::Make(object) | Step::Change(object) => object,
                 end => return end,
-            }
+            };
+            object["status"] =
+                json!({"updatedReplicas": 1, "availableReplicas": 1, "readyReplicas": 1});
+            there.retain(|other| other["metadata"]["name"] != object["metadata"]["name"]);
+            there.push(object);
         }
         Step::Wait
     }

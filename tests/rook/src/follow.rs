@@ -40,8 +40,14 @@ pub fn orders(client: &Client) -> watch::Receiver<Orders> {
             let data = found.and_then(|map| map.data).unwrap_or_default();
             match Orders::read(&data) {
                 Ok(orders) => {
-                    println!("orders: {data:?}");
-                    sender.send_replace(orders);
+                    let is_new = sender.send_if_modified(|former| {
+                        let is_new = *former != orders;
+                        *former = orders;
+                        is_new
+                    });
+                    if is_new {
+                        println!("orders: {data:?}");
+                    }
                 }
                 Err(mistake) => eprintln!("the orders stay as they were: {mistake}"),
             }

@@ -29,6 +29,7 @@ mod cdi;
 mod cleanup;
 mod csi;
 mod follow;
+mod key;
 mod operator;
 mod pod;
 mod probe;
@@ -45,8 +46,9 @@ pub const ORDERS: &str = "orders";
 /// ConfigMap of what Ceph remembers: which OSDs are out.
 pub const MEMORY: &str = "ceph";
 
-/// What has to be there before orders are given: the namespace, and the right
-/// of the programs to read the orders.
+/// What has to be there before orders are given: the namespace, the right of
+/// the programs to read the orders, and the priority of CDI's operator. The
+/// derived copy of its manifest names one that KubeVirt brings along.
 #[must_use]
 pub fn objects() -> Vec<Value> {
     let group = |namespace: &str| {
@@ -75,6 +77,12 @@ pub fn objects() -> Vec<Value> {
                 "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAMESPACE,
             },
             "subjects": [group("rook-ceph"), group("cdi")],
+        }),
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "kubevirt-cluster-critical"},
+            "value": 1_000_000_000,
         }),
     ]
 }

@@ -5,7 +5,7 @@ use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::role::{self, Role};
-use crate::{cdi, csi, images, operator, pod};
+use crate::{cdi, csi, images, key, operator, pod};
 
 /// Runs as what the words say, until a signal.
 ///
@@ -22,7 +22,7 @@ pub async fn run(words: &[String]) -> anyhow::Result<()> {
     }
     // Fails only if a provider is set already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = Client::try_default().await.context("no cluster")?;
+    let client = key::client().await?;
     let mut terminate = signal(SignalKind::terminate())?;
     let work = act(&client, role);
     tokio::select! {

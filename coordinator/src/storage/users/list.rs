@@ -14,8 +14,8 @@ use crate::shell::error::ObserveError;
 /// How many objects are asked for at once.
 const PAGE: u32 = 500;
 
-/// Groups that the API server knows, with the version to ask for.
-pub type Groups = BTreeMap<String, String>;
+/// Groups that the API server knows, with their versions.
+pub type Groups = BTreeMap<String, Vec<String>>;
 
 /// Every object of a kind, of which `pick` keeps what matters.
 pub async fn all<K, T>(
@@ -67,35 +67,34 @@ pub async fn metadata<T>(
 pub async fn groups(client: &Client) -> Result<Groups, ObserveError> {
     let groups = client.list_api_groups().await;
     let groups = groups.map_err(reading("the groups of the API"))?.groups;
-    let preferred = groups.into_iter().filter_map(|group| {
-        let version = group
-            .preferred_version
-            .or(group.versions.into_iter().next());
-        Some((group.name, version?.version))
+    let versions = groups.into_iter().map(|group| {
+        let versions = group.versions.into_iter();
+        (
+            group.name,
+            versions.map(|version| version.version).collect(),
+        )
     });
-    Ok(preferred.collect())
+    Ok(versions.collect())
 }
 
-/// The kinds of a group of which objects can be listed.
+/// The kinds of a group of which objects can be listed, each in one of its
+/// versions.
 pub async fn kinds(
     client: &Client,
     groups: &Groups,
     group: &str,
 ) -> Result<Vec<(ApiResource, APIResource)>, ObserveError> {
-    let Some(version) = groups.get(group) else {
-        return Ok(Vec::new());
-    };
-    let named = format!("{group}/{version}");
-    let found = match client.list_api_group_resources(&named).await {
-        Err(error) if is_unknown(&error) => return Ok(Vec::new()),
-        found => found.map_err(reading("the kinds of the API"))?,
-    };
-    let listed = found.resources.into_iter().filter(|kind| {
-        let can = kind.verbs.iter().any(|verb| verb == "list");
-        can && !kind.name.contains('/')
-    });
-    Ok(listed
-        .map(|kind| {
+    let mut kinds = BTreeMap::new();
+    for version in groups.get(group).into_iter().flatten() {
+        let named = format!("{group}/{version}");
+        let found = match client.list_api_group_resources(&named).await {
+            Err(error) if is_unknown(&error) => continue,
+            found => found.map_err(reading("the kinds of the API"))?,
+        };
+        for kind in found.resources {
+            if kind.name.contains('/') || !kind.verbs.iter().any(|verb| verb == "list") {
+                continue;
+            }
             let resource = ApiResource {
                 group: group.to_owned(),
                 version: version.clone(),
@@ -103,14 +102,15 @@ pub async fn kinds(
                 kind: kind.kind.clone(),
                 plural: kind.name.clone(),
             };
-            (resource, kind)
-        })
-        .collect())
+            kinds.entry(kind.name.clone()).or_insert((resource, kind));
+        }
+    }
+    Ok(kinds.into_values().collect())
 }
 
 /// Whether the API server does not know what was asked for.
 pub fn is_unknown(error: &KubeError) -> bool {
-    matches!(error, KubeError::Api(status) if status.is_not_found())
+    matches!(error, KubeError::Api(status) if status.code == 404)
 }
 
 /// The error of a look at `what`.

@@ -16,9 +16,8 @@ pub const NAMESPACE: &str = test_rook::NAMESPACE;
 /// Makes the place of the orders, with none in it, and nothing remembered of
 /// earlier ones.
 pub async fn prepare(cluster: &Cluster) -> anyhow::Result<()> {
-    let objects = test_rook::objects();
-    let texts: Result<Vec<String>, _> = objects.iter().map(serde_json::to_string).collect();
-    let text = texts?.join("\n---\n");
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": test_rook::objects()});
+    let text = list.to_string();
     super::kubectl(
         &[
             "apply",

@@ -16,6 +16,7 @@ mod install;
 mod kills;
 mod mirrors;
 mod object_store;
+mod refusal;
 mod traps;
 mod upgrade;
 
@@ -39,7 +40,11 @@ macro_rules! tests {
 
 /// Every test, in the order in which they run.
 const TESTS: &[(&str, Test)] = tests![
+    refusal::what_the_nodes_do_not_have_is_refused,
+    refusal::the_trust_of_the_api_server_is_kept,
     install::every_stage_comes_in_its_order_within_a_minute,
+    refusal::what_a_change_cannot_bring_is_refused,
+    refusal::without_a_coordinator_nothing_slips_through,
     traps::what_fails_after_ready_shows_and_passes,
     traps::a_warning_is_what_the_policy_says,
     traps::somebody_elses_hands_in_rook_are_seen,

@@ -1,11 +1,12 @@
 //! What Rook makes beside daemons: the secrets and addresses by which clients
 //! reach Ceph, and what the CSI drivers are told of it.
 
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::Operator;
 use crate::orders::Orders;
-use crate::{api, daemon, status};
+use crate::{api, daemon, key, status};
 
 /// Keeps what is needed to reach the data from being deleted by mistake.
 pub const PROTECTION: &str = "ceph.rook.io/disaster-protection";
@@ -23,10 +24,11 @@ impl Operator {
                 "metadata": metadata(name), "stringData": data,
             })
         };
+        let key_of_ceph = key::own();
         let mut monitors = secret(
             "rook-ceph-mon",
             json!({
-                "ceph-username": "client.admin", "ceph-secret": "simulated",
+                "ceph-username": "client.admin", "ceph-secret": key_of_ceph,
                 "mon-secret": "simulated", "fsid": status::FSID,
             }),
         );
@@ -57,6 +59,7 @@ impl Operator {
         ] {
             api::make(&self.client, api::SECRET, &made).await?;
         }
+        self.renew_key(&key_of_ceph).await?;
         for made in [
             endpoints,
             config("rook-config-override", json!({"config": ""})),
@@ -64,6 +67,21 @@ impl Operator {
             api::make(&self.client, api::CONFIG_MAP, &made).await?;
         }
         self.tell_drivers(&owner).await
+    }
+
+    /// The key is good for as long as the pod that it was written by.
+    async fn renew_key(&self, key: &str) -> kube::Result<()> {
+        let namespace = Some(self.namespace.as_str());
+        let found = api::get(&self.client, api::SECRET, namespace, "rook-ceph-mon").await?;
+        let Some(mut secret) = found else {
+            return Ok(());
+        };
+        let written = serde_json::from_value::<ByteString>(secret["data"]["ceph-secret"].clone());
+        if written.is_ok_and(|written| written.0 == key.as_bytes()) {
+            return Ok(());
+        }
+        secret["data"]["ceph-secret"] = json!(ByteString(key.as_bytes().to_vec()));
+        api::replace(&self.client, api::SECRET, &secret).await
     }
 
     /// What the CSI operator works from.
