@@ -36,7 +36,12 @@ async fn the_chart_carries_the_system_through_its_life() -> anyhow::Result<()> {
     let release = Release::new(ground.as_ref().map(Ground::spec));
     let before = inventories(&cluster).await?;
     step("Helm takes over what kubectl installed", || {
-        release.install(&["--take-ownership", "--set", "storage.enabled=false"])
+        release.install(&[
+            "--take-ownership",
+            "--force-conflicts",
+            "--set",
+            "storage.enabled=false",
+        ])
     })?;
     system::all_ready(&cluster, "coordinator").await?;
     step("it goes, and what it managed stays", || release.uninstall())?;
