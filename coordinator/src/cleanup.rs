@@ -17,6 +17,9 @@
 //! inventory, within an hour of the order; what was done or refused is done or
 //! refused once, and stays as a record.
 //!
+//! [`withhold`] is for whoever takes devices: what unfinished cleanups name is
+//! left alone.
+//!
 //! There is no finalizer: a deletion of the resource takes the record away,
 //! and neither stops nor undoes what the agent does.
 
@@ -30,6 +33,7 @@ pub mod plan;
 pub mod reconcile;
 pub mod status;
 pub mod verdict;
+pub mod withhold;
 
 /// Condition: the device carries nothing any more.
 pub const COMPLETE: &str = "Complete";

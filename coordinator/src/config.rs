@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{ArgAction, Args, Parser, ValueEnum};
 
-use crate::access::DefaultStore;
+use crate::access::{DefaultStore, SystemClaim};
 use crate::image::size::Overhead;
 
 /// Reconciles HyperCloud Storage's custom resources.
@@ -31,6 +31,11 @@ pub struct Config {
     #[command(flatten)]
     pub object_store: ObjectStoreConfig,
 
+    /// Whether HyperCloudStorage is carried out. That takes wide rights, of a
+    /// file of their own (coordinator-storage-rbac.yaml).
+    #[arg(long, env = "STORAGE", default_value_t = true, action = ArgAction::Set)]
+    pub storage: bool,
+
     /// Port of the agents.
     #[arg(long, env = "AGENT_PORT", default_value_t = 7443)]
     pub agent_port: u16,
@@ -38,6 +43,10 @@ pub struct Config {
     /// Address of the health and metrics endpoints.
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
     pub health_address: SocketAddr,
+
+    /// Address at which the API server has what is applied judged, over TLS.
+    #[arg(long, env = "ADMISSION_ADDRESS", default_value = "[::]:9443")]
+    pub admission_address: SocketAddr,
 
     /// How the log is written.
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
@@ -48,6 +57,8 @@ pub struct Config {
 #[derive(Clone, Debug, Default, Args)]
 pub struct ObjectStoreConfig {
     /// Its http:// or https:// address; Amazon's for the region by default.
+    /// Where neither it, nor the region, nor the Secret is set, the store is
+    /// the one that HyperCloudStorage installed, once there is one.
     #[arg(long = "object-store-endpoint", env = "OBJECT_STORE_ENDPOINT", value_parser = endpoint)]
     pub endpoint: Option<String>,
 
@@ -74,7 +85,8 @@ pub struct ObjectStoreConfig {
 }
 
 impl Config {
-    /// The store, with the namespace of what it is reached by.
+    /// The store, with the namespace of what it is reached by. Where the
+    /// operator names none, it is the bucket that `HyperCloudStorage` claims.
     pub fn default_store(&self) -> DefaultStore {
         let ObjectStoreConfig {
             endpoint,
@@ -83,6 +95,11 @@ impl Config {
             secret,
             ca_config_map,
         } = self.object_store.clone();
+        let is_named = endpoint.is_some() || region.is_some() || secret.is_some();
+        let claim = SystemClaim {
+            namespace: hypercloud_storage::SYSTEM_NAMESPACE.to_owned(),
+            name: hypercloud_storage::OBJECT_STORE.to_owned(),
+        };
         DefaultStore {
             namespace: self.namespace.clone(),
             endpoint,
@@ -90,6 +107,7 @@ impl Config {
             path_style,
             secret,
             ca_config_map,
+            claim: Some(claim).filter(|_| !is_named),
         }
     }
 }
@@ -133,20 +151,31 @@ mod tests {
         let config = Config::try_parse_from(base).unwrap();
         assert_eq!(config.filesystem_overhead, Overhead::DEFAULT);
         assert_eq!(config.agent_port, 7443);
+        assert!(config.storage);
         let store = DefaultStore {
             namespace: "n".into(),
+            claim: Some(SystemClaim {
+                namespace: "hypercloud-storage".into(),
+                name: "hypercloud-objects".into(),
+            }),
             ..DefaultStore::default()
         };
         assert_eq!(config.default_store(), store);
+        let amazon = base.into_iter().chain(["--object-store-region=there"]);
+        let amazon = Config::try_parse_from(amazon).unwrap().default_store();
+        assert_eq!(amazon.claim, None);
         let store = [
             "--object-store-endpoint=http://s3.example",
             "--object-store-path-style=false",
             "--object-store-secret=s",
+            "--storage=false",
         ];
         let config = Config::try_parse_from(base.into_iter().chain(store)).unwrap();
+        assert!(!config.storage);
         let store = config.default_store();
         assert_eq!(store.endpoint.as_deref(), Some("http://s3.example"));
         assert_eq!(store.path_style, Some(false));
+        assert_eq!(store.claim, None);
         let bad = base
             .into_iter()
             .chain(["--object-store-endpoint=s3.example"]);

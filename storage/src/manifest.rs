@@ -4,6 +4,7 @@ pub mod image;
 pub mod source;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -35,6 +36,37 @@ pub enum ManifestError {
     NotPacked { path: String },
     #[error("{path} is no manifest: {why}")]
     NoManifest { path: String, why: String },
+    #[error("{path} could not be fetched from {place}: {why}; it is tried again, {remedy}")]
+    Unreachable {
+        path: String,
+        place: String,
+        why: String,
+        remedy: &'static str,
+    },
+    #[error(
+        "{path} is not to be had from {place}: {why}; put that right, or set another source in manifests"
+    )]
+    Refused {
+        path: String,
+        place: String,
+        why: String,
+    },
+    #[error(
+        "{path} is not taken from {place}: {why}; an authority of one's own is named in manifests.http.caConfigMap"
+    )]
+    Untrusted {
+        path: String,
+        place: String,
+        why: String,
+    },
+    #[error(
+        "{path} is not fetched: the ConfigMap {config_map} of manifests.http.caConfigMap {why}; put it right"
+    )]
+    Authorities {
+        path: String,
+        config_map: String,
+        why: String,
+    },
 }
 
 impl ManifestError {
@@ -48,13 +80,17 @@ impl ManifestError {
             Self::TooLarge { .. } | Self::NotPacked { .. } | Self::NoManifest { .. } => {
                 "ManifestInvalid"
             }
+            Self::Unreachable { .. } => "ManifestUnreachable",
+            Self::Refused { .. } => "ManifestRefused",
+            Self::Untrusted { .. } => "ManifestServerUntrusted",
+            Self::Authorities { .. } => "ManifestAuthorityInvalid",
         }
     }
 }
 
 /// Files that were fetched, by what they are: their objects, or why there are
-/// none.
-pub type Files = BTreeMap<Wanted, Result<Vec<Value>, ManifestError>>;
+/// none. The objects are shared, since they are large and looked at often.
+pub type Files = BTreeMap<Wanted, Result<Arc<Vec<Value>>, ManifestError>>;
 
 /// The objects of a file, if these bytes are it.
 ///

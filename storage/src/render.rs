@@ -94,7 +94,10 @@ fn from_file(
             place: "what was fetched".to_owned(),
         });
     };
-    let mut objects = read.clone()?;
+    let mut objects = match read {
+        Ok(objects) => objects.to_vec(),
+        Err(error) => return Err(error.clone()),
+    };
     for object in &mut objects {
         adapt(object, of);
     }

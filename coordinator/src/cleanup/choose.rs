@@ -64,7 +64,7 @@ fn in_words(refusal: Refusal) -> (String, String) {
 /// The devices called `name` (`sda`, `/dev/sda` or any link to it). Of several
 /// with a link, the one whose chosen link it is: a multipath device, whose
 /// paths have its links too.
-fn named<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a Device> {
+pub(super) fn named<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a Device> {
     let path = if name.starts_with('/') {
         name.to_owned()
     } else {
@@ -134,7 +134,8 @@ fn is_same_disk(inventory: Option<&Inventory>, device: &CleanupDevice, other: &O
     }
 }
 
-fn meant(device: &CleanupDevice) -> Meant {
+/// What is known of a device that is written down.
+pub(super) fn meant(device: &CleanupDevice) -> Meant {
     Meant {
         path: device.path.clone(),
         by_id: device.by_id.clone(),

@@ -44,32 +44,42 @@ pub async fn observe(
     }))
 }
 
-/// Other cleanups on the node that are not over. One that cannot be read is
-/// not carried out either.
+/// Other cleanups on the node that are not over.
 async fn others(
     client: &Client,
     cleanup: &NodeDeviceCleanup,
 ) -> Result<Vec<OtherSeen>, ObserveError> {
-    let all: Api<DeserializeGuard<NodeDeviceCleanup>> = Api::all(client.clone());
-    let list = all.list(&ListParams::default()).await;
-    let list = list.map_err(reading("the other cleanups"))?;
-    let others = list
-        .items
-        .into_iter()
-        .filter_map(|read| read.0.ok())
+    let unfinished = unfinished(client).await?;
+    let others = unfinished
+        .iter()
         .filter(|other| {
             other.spec.node_name == cleanup.spec.node_name
                 && other.metadata.uid != cleanup.metadata.uid
                 && other.metadata.deletion_timestamp.is_none()
-                && !is_over(other)
         })
-        .map(|other| OtherSeen {
-            name: other.name_any(),
-            age: age(&other),
-            asked: other.spec.device.clone(),
-            device: other.status.and_then(|status| status.device),
-        });
+        .map(other_seen);
     Ok(others.collect())
+}
+
+/// Every cleanup that is not over. One that cannot be read is not carried out
+/// either.
+pub async fn unfinished(client: &Client) -> Result<Vec<NodeDeviceCleanup>, ObserveError> {
+    let all: Api<DeserializeGuard<NodeDeviceCleanup>> = Api::all(client.clone());
+    let list = all.list(&ListParams::default()).await;
+    let list = list.map_err(reading("the cleanups"))?;
+    let read = list.items.into_iter().filter_map(|read| read.0.ok());
+    Ok(read.filter(|cleanup| !is_over(cleanup)).collect())
+}
+
+/// What is of interest in another cleanup.
+pub fn other_seen(other: &NodeDeviceCleanup) -> OtherSeen {
+    let status = other.status.as_ref();
+    OtherSeen {
+        name: other.name_any(),
+        age: age(other),
+        asked: other.spec.device.clone(),
+        device: status.and_then(|status| status.device.clone()),
+    }
 }
 
 fn reading(what: &'static str) -> impl FnOnce(KubeError) -> ObserveError {

@@ -66,7 +66,7 @@ pub fn plan(seen: &Observation, now: Timestamp) -> Plan {
 }
 
 /// Whether the inventory is of the node with this UID.
-fn is_of(inventory: &NodeDeviceInventory, uid: &str) -> bool {
+pub fn is_of(inventory: &NodeDeviceInventory, uid: &str) -> bool {
     let owners = inventory.metadata.owner_references.as_ref();
     owners
         .into_iter()

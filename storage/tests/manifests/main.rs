@@ -8,10 +8,12 @@ mod schema;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hypercloud_api::{HyperCloudStorage, HyperCloudStorageSpec, RegistryMirror, SettledDevice};
 use hypercloud_inventory::rook::Storage;
 use hypercloud_storage::device::Settlement;
+use hypercloud_storage::kind::{Kind, Which};
 use hypercloud_storage::manifest::source::{Place, Wanted};
 use hypercloud_storage::manifest::{self, image};
 use hypercloud_storage::object::{Desired, Keep, Seen};
@@ -62,7 +64,7 @@ fn built(
         let bytes = read(mirror, &wanted);
         let read = manifest::read(&wanted, &bytes, wanted.expected(spec));
         assert!(read.is_ok(), "{read:?}");
-        checked.insert(wanted, read);
+        checked.insert(wanted, read.map(Arc::new));
     }
     let storage = storage();
     let of = Ingredients {
@@ -167,6 +169,30 @@ fn every_stage_is_built_of_every_release() {
         assert_eq!(operator.key.kind, "Deployment");
         let keys: BTreeSet<_> = stages.values().flatten().map(|d| &d.key).collect();
         assert_eq!(keys.len(), stages.values().map(Vec::len).sum::<usize>());
+    }
+}
+
+#[test]
+fn every_kind_that_is_applied_is_looked_at() {
+    let Some(mirror) = mirror() else { return };
+    for release in ROOK {
+        let mut spec = spec(EVERYTHING);
+        spec.versions = None;
+        let stages = built(&mirror, &spec, &of(release));
+        for desired in stages.values().flatten() {
+            let kind = Kind::of(&desired.key);
+            let kind = kind.unwrap_or_else(|| panic!("{} is not looked at", desired.key));
+            assert_eq!(kind.namespaced, desired.key.namespace.is_some());
+            for which in kind.which {
+                if let Which::Named(names) = which {
+                    assert!(
+                        names.contains(&desired.key.name.as_str()),
+                        "{}",
+                        desired.key
+                    );
+                }
+            }
+        }
     }
 }
 

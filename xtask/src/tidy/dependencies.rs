@@ -56,7 +56,12 @@ const RULES: &[Rule] = &[
     },
     Rule {
         folder: "coordinator",
-        siblings: &["hypercloud-api", "hypercloud-inventory", "hypercloud-proto"],
+        siblings: &[
+            "hypercloud-api",
+            "hypercloud-inventory",
+            "hypercloud-proto",
+            "hypercloud-storage",
+        ],
         never: &["reqwest"],
     },
     Rule {
@@ -74,6 +79,11 @@ const RULES: &[Rule] = &[
         folder: "tests/machine",
         siblings: &[],
         never: &["kube", "tokio"],
+    },
+    Rule {
+        folder: "tests/rook",
+        siblings: &["hypercloud-storage"],
+        never: &["tonic", "reqwest"],
     },
     Rule {
         folder: "tests/store",
