@@ -107,7 +107,22 @@ async fn with_storage(ground: &Ground, release: &Release) -> anyhow::Result<()> 
     storage::is_ok(cluster, LIMIT).await?;
     ground.remove().await?;
     step("it goes for good", || release.uninstall())?;
-    gone(cluster).await
+    gone(cluster).await?;
+    without_rights(cluster, release).await
+}
+
+/// Without the rights over the whole cluster, all but the storage is there, and
+/// nothing is tried that they were needed for.
+async fn without_rights(cluster: &Cluster, release: &Release) -> anyhow::Result<()> {
+    let values = "storage.enabled=false,storage.allowed=false";
+    step("it does without the rights for a storage", || {
+        release.install(&["--set", values])
+    })?;
+    devices::all_current(cluster).await?;
+    let logs = system::logs(cluster).await?;
+    let refused = logs.lines().find(|line| line.contains("forbidden"));
+    anyhow::ensure!(refused.is_none(), "{refused:?}");
+    release.uninstall()
 }
 
 /// Does something, and says how long it took.
