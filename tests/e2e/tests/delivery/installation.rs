@@ -33,6 +33,7 @@ async fn the_chart_carries_the_system_through_its_life() -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
     let ground = Ground::make().await?;
     step("the API server takes the overlays", overlays_are_taken)?;
+    step("nothing is left of what was done before", cleared)?;
     let release = Release::new(ground.as_ref().map(Ground::spec));
     let before = inventories(&cluster).await?;
     step("Helm takes over what kubectl installed", || {
@@ -250,6 +251,14 @@ async fn gone(cluster: &Cluster) -> anyhow::Result<()> {
     )?;
     anyhow::ensure!(definitions.lines().count() == 7, "{definitions}");
     Ok(())
+}
+
+/// Deletes all images, disks and the like, while there is somebody to do it:
+/// their finalizers would keep their definitions.
+fn cleared() -> anyhow::Result<()> {
+    let kinds = "virtualmachinevolumeexports,virtualmachinevolumerollbacks,virtualmachinepvcs,virtualmachineimages";
+    let words = ["delete", kinds, "--all", "--all-namespaces", "--timeout"];
+    tool("kubectl", &[&words[..], &[READY]].concat()).map(drop)
 }
 
 /// Leaves nothing of the system, so that the cluster is as a fresh one.
