@@ -32,7 +32,7 @@ enum Answer<T> {
     Done(T),
     /// A kind, or a namespace, is not there yet, or somebody was first: the
     /// next look tells.
-    NotYet,
+    NotYet(u16),
     Refused(u16, String),
 }
 
@@ -64,7 +64,11 @@ pub async fn execute(
             tell(context, &looked.objects, withdrawal()).await?;
             changed = true;
         }
-        Some(Step::Release) => set_finalizer(client, resource, Finalizer::Absent).await?,
+        Some(Step::Release) => {
+            set_finalizer(client, resource, Finalizer::Absent).await?;
+            // Nobody is told that it is gone.
+            context.forget().await;
+        }
         // Written to the status.
         Some(Step::RecordHosts(_) | Step::Wait { .. }) | None => {}
     }
@@ -91,7 +95,7 @@ async fn apply(
             let (mut memory, now) = (context.memory(), Instant::now());
             match answer? {
                 Answer::Done(mark) => {
-                    let is_new = !desired.is_applied(&objects.seen);
+                    let is_new = memory.is_new(desired, objects);
                     let key = &desired.key;
                     if is_new {
                         tracing::info!(%key, "applied");
@@ -100,7 +104,7 @@ async fn apply(
                     }
                     changed |= memory.applied(desired, mark, now) || is_new;
                 }
-                Answer::NotYet => {}
+                Answer::NotYet(_) => {}
                 Answer::Refused(code, message) => {
                     let key = &desired.key;
                     tracing::warn!(%key, code, %message, "not applied");
@@ -148,7 +152,8 @@ async fn delete(context: &Context, objects: &Objects, keys: &[Key]) -> Result<bo
                 context.memory().deleted(key);
                 changed = true;
             }
-            Answer::NotYet => changed = true,
+            // What is gone makes room for the next.
+            Answer::NotYet(code) => changed |= code == 404,
             Answer::Refused(code, message) => {
                 tracing::warn!(%key, code, %message, "not deleted");
                 let (mut memory, now) = (context.memory(), Instant::now());
@@ -179,7 +184,7 @@ fn answer<T>(result: Result<T, KubeError>, what: &'static str) -> Result<Answer<
     match result {
         Ok(value) => Ok(Answer::Done(value)),
         Err(KubeError::Api(status)) => match status.code {
-            404 | 409 => Ok(Answer::NotYet),
+            code @ (404 | 409) => Ok(Answer::NotYet(code)),
             429 | 503 | 504 => {
                 let source = KubeError::Api(status);
                 Err(ExecuteError::Write { what, source })

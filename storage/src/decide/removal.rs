@@ -33,7 +33,7 @@ pub(super) fn decide(view: &View<'_>) -> Decision {
     if let Step::RecordHosts(hosts) = &step {
         status.cleanup_hosts.clone_from(hosts);
     }
-    status.deletion_blockers = blockers;
+    status.deletion_blockers = bounded(blockers);
     let problem = Problem {
         reason,
         message,
@@ -48,6 +48,16 @@ pub(super) fn decide(view: &View<'_>) -> Decision {
         deletion: Some(step),
         ..Decision::default()
     }
+}
+
+/// As many as the status has room for.
+fn bounded(mut blockers: Vec<String>) -> Vec<String> {
+    const MOST: usize = 100;
+    if let Some(more) = blockers.len().checked_sub(MOST).filter(|more| *more > 0) {
+        blockers.truncate(MOST);
+        blockers.push(format!("and {more} more"));
+    }
+    blockers
 }
 
 /// What people are told of a step that the API server does not let happen.
@@ -86,5 +96,19 @@ fn said(step: &Step) -> (&'static str, String, Vec<String>) {
             Vec::new(),
         ),
         Step::Release => ("Released", "nothing is left to do".to_owned(), Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_names_no_more_than_it_has_room_for() {
+        let names = |n: usize| (0..n).map(|n| n.to_string()).collect::<Vec<_>>();
+        assert_eq!(bounded(names(100)).len(), 100);
+        let many = bounded(names(20_000));
+        assert_eq!(many.len(), 101);
+        assert_eq!(many[100], "and 19900 more");
     }
 }

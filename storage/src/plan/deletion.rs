@@ -149,12 +149,13 @@ impl View<'_> {
         let there: Vec<Key> = keys.into_iter().filter(|key| self.seen.has(key)).collect();
         let first = there.first()?.to_string();
         let held = held(&there, self.seen);
+        let remains = remains(&there, self.seen);
         let standing: Vec<Key> = there
             .into_iter()
             .filter(|key| !self.seen.is_going(key))
             .collect();
         if standing.is_empty() {
-            let message = format!("{first} is being deleted");
+            let message = format!("{first} is being deleted{remains}");
             return Some(held.unwrap_or_else(|| waiting("Removing", message, Vec::new())));
         }
         Some(Step::Delete(standing))
@@ -180,6 +181,22 @@ fn held(keys: &[Key], seen: &Seen) -> Option<Step> {
     }
     let message = format!("Rook does not let go of {}", words.join("; "));
     (!blockers.is_empty()).then(|| waiting("RemovalBlocked", message, blockers))
+}
+
+/// What a namespace that goes says of what is left in it.
+fn remains(keys: &[Key], seen: &Seen) -> String {
+    let namespaces = keys.iter().filter(|key| key.kind == "Namespace");
+    let conditions = namespaces
+        .filter_map(|key| seen.get(key)?["status"]["conditions"].as_array())
+        .flatten();
+    let left: Vec<&str> = conditions
+        .filter(|condition| {
+            let type_ = condition["type"].as_str().unwrap_or_default();
+            type_.ends_with("Remaining") && condition["status"] == "True"
+        })
+        .filter_map(|condition| condition["message"].as_str())
+        .collect();
+    left.iter().map(|text| format!("; {text}")).collect()
 }
 
 fn waiting(reason: &'static str, message: String, blockers: Vec<String>) -> Step {

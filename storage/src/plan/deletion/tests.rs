@@ -263,6 +263,17 @@ fn what_rook_does_not_let_go_is_named_with_its_reason() {
 }
 
 #[test]
+fn a_namespace_that_does_not_go_says_why() {
+    let key = Key::cluster("v1", "Namespace", ROOK_NAMESPACE);
+    let mut object = object(&key);
+    object["status"]["conditions"] = json!([
+        {"type": "NamespaceFinalizersRemaining", "status": "True", "message": "a Secret"},
+        {"type": "NamespaceDeletionContentFailure", "status": "False", "message": "no"}]);
+    let seen = Seen::from_iter([object]);
+    assert_eq!(remains(&[key], &seen), "; a Secret");
+}
+
+#[test]
 fn a_node_without_a_job_is_cleaned_by_hand() {
     let mut world = World::new(true);
     world.seen.remove(&cluster_key());
