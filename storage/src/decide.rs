@@ -13,9 +13,7 @@ pub use self::ground::{operator_key, running};
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hypercloud_api::{
-    HyperCloudStorage, HyperCloudStorageStatus, RunningVersions, SettledDevice, StorageComponent,
-};
+use hypercloud_api::{HyperCloudStorage, HyperCloudStorageStatus, SettledDevice, StorageComponent};
 use hypercloud_inventory::rook::Storage;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -33,7 +31,7 @@ use crate::refusal::{self, Refusals};
 use crate::render::{self, Ingredients};
 use crate::stage::{self, By, Stage};
 use crate::state::{self, Aim, Problem, Turn};
-use crate::version::{self, KubernetesVersion, Target, Version};
+use crate::version::{self, KubernetesVersion, Target};
 
 /// What one look saw.
 #[derive(Clone, Copy, Debug)]
@@ -183,6 +181,7 @@ impl<'a> Course<'a> {
         let gate = Gate {
             ceph: &ceph,
             devices: held.as_deref(),
+            lost: self.is_lost(),
         };
         let components = self.before.components.clone();
         let steps = install::course(spec, target, &components, gate);
@@ -207,7 +206,7 @@ impl<'a> Course<'a> {
                 }
                 Move::Leave(why) => {
                     let version = own.unwrap_or(stage.version(target));
-                    let target = as_it_is(stage, target, version);
+                    let target = ground::as_it_is(stage, target, version);
                     let look = Look {
                         target: &target,
                         devices,
@@ -272,6 +271,7 @@ impl<'a> Course<'a> {
             spec: &self.view.resource.spec,
             target,
             storage,
+            cluster: self.view.seen.get(&cluster_key()),
             files: self.view.files,
         };
         match render::objects(stage, of) {
@@ -303,6 +303,9 @@ impl<'a> Course<'a> {
             settled: self.before.devices.clone(),
             in_cluster: cluster.map(device::in_cluster).unwrap_or_default(),
         };
+        if self.is_lost() {
+            return self.lost(&known);
+        }
         let mut settlement = device::settle(&storage.nodes, &known);
         for problem in &settlement.problems {
             let waiting = problem.is_waiting();
@@ -353,6 +356,27 @@ impl<'a> Course<'a> {
             held,
             ceph,
             devices: self.serving(&known),
+        }
+    }
+
+    /// Whether there was a CephCluster, and is none.
+    fn is_lost(&self) -> bool {
+        let had = stage::named("ceph-cluster")
+            .is_some_and(|stage| ground::version(stage, &self.before.components).is_some());
+        had && !self.view.seen.has(&cluster_key())
+    }
+
+    /// The devices of a CephCluster that is lost are those that it had.
+    fn lost(&self, known: &Known) -> Given {
+        let settlement = Settlement {
+            devices: self.before.devices.clone(),
+            ..Settlement::default()
+        };
+        Given {
+            storage: settlement.storage(&[]),
+            held: None,
+            ceph: self.ceph_now(known),
+            devices: 0,
         }
     }
 
@@ -462,28 +486,4 @@ fn is_upgrading(steps: &[Step], target: &Target, components: &[StorageComponent]
         .iter()
         .any(|step| step.what == Move::Apply && is_old(&step));
     begins || is_mixed(By::Rook) || is_mixed(By::Ceph)
-}
-
-/// What is to run, but for the stage's own version.
-fn as_it_is(stage: &Stage, target: &Target, version: Version) -> Target {
-    let mut target = *target;
-    match stage.by {
-        By::Snapshotter => target.snapshotter = version,
-        By::Rook => target.rook = version,
-        By::Ceph => target.ceph = version,
-        By::Cdi => target.cdi = version,
-    }
-    target
-}
-
-/// The versions of what was ready last.
-fn versions(components: &[StorageComponent]) -> RunningVersions {
-    let of = |name: &str| {
-        let component = components.iter().find(|component| component.name == name);
-        component.and_then(|component| component.version.clone())
-    };
-    RunningVersions {
-        rook: of("rook-operator"),
-        ceph: of("ceph-cluster"),
-    }
 }

@@ -36,10 +36,10 @@ pub async fn by_name(client: &Client) -> Result<BTreeMap<String, String>, Observ
 pub async fn of_ceph(client: &Client) -> Result<Vec<String>, ObserveError> {
     let api: Api<Pod> = Api::namespaced(client.clone(), ROOK_NAMESPACE);
     let daemons = format!("app in ({})", DAEMONS.join(","));
-    // One that goes may be gone when Rook looks for the nodes to clean.
-    let pick = |pod: Pod| match pod.metadata.deletion_timestamp {
-        Some(_) => None,
-        None => pod.spec?.node_name,
+    // One that ends is not there any more when Rook looks.
+    let pick = |pod: Pod| {
+        let stays = pod.metadata.deletion_timestamp.is_none();
+        pod.spec?.node_name.filter(|_| stays)
     };
     let params = ListParams::default().labels(&daemons);
     let what = ("the pods of Ceph", Known::Defined);
