@@ -38,7 +38,7 @@ bench-devices: ## Walks of 500 devices beside lsblk; DEVICES=500 RUNS=9
 bench: bench-import bench-export bench-devices
 
 .PHONY: generate
-generate: ## Write the generated files: protocol code, CRDs
+generate: ## Write the generated files: protocol code, CRDs, the chart's templates
 	@cargo xtask generate
 
 .PHONY: cluster-up

@@ -40,6 +40,8 @@ enum Action {
     },
     /// Build the programs only
     Build,
+    /// Print the path of Helm, which is built if it is not yet
+    Helm,
     /// Try volumes, clones and snapshots in pods
     Smoke,
     /// Run a command in a node's namespaces
@@ -118,6 +120,10 @@ fn run() -> Result<()> {
             Ok(())
         }
         Action::Build => binaries::build(&settings).map(drop),
+        Action::Helm => {
+            println!("{}", binaries::helm(&settings)?);
+            Ok(())
+        }
         Action::Smoke => smoke::run(&settings),
         Action::Exec { node, command } => {
             let nodes = test_cluster::nodes(&settings)?;
