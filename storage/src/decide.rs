@@ -16,8 +16,7 @@ pub use self::ground::{operator_key, running};
 use std::collections::{BTreeMap, BTreeSet};
 
 use hypercloud_api::{
-    HyperCloudStorage, HyperCloudStorageSpec, HyperCloudStorageStatus, RunningVersions,
-    SettledDevice, StorageComponent,
+    HyperCloudStorage, HyperCloudStorageSpec, HyperCloudStorageStatus, SettledDevice,
 };
 use hypercloud_inventory::rook::Storage;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -190,6 +189,7 @@ impl<'a> Course<'a> {
         let gate = Gate {
             ceph: &ceph,
             devices: held.as_deref(),
+            lost: self.is_lost(),
         };
         let components = self.before.components.clone();
         let steps = install::course(spec, target, &components, gate);
@@ -214,7 +214,7 @@ impl<'a> Course<'a> {
                 }
                 Move::Leave(why) => {
                     let version = own.unwrap_or(stage.version(target));
-                    let target = upgrade::as_it_is(stage, target, version);
+                    let target = ground::as_it_is(stage, target, version);
                     let look = Look {
                         target: &target,
                         devices,
@@ -285,6 +285,7 @@ impl<'a> Course<'a> {
             spec: &self.spec,
             target,
             storage,
+            cluster: self.view.seen.get(&cluster_key()),
             files: self.view.files,
         };
         match render::objects(stage, of) {
@@ -316,6 +317,9 @@ impl<'a> Course<'a> {
             settled: self.before.devices.clone(),
             in_cluster: cluster.map(device::in_cluster).unwrap_or_default(),
         };
+        if self.is_lost() {
+            return self.lost(&known);
+        }
         let mut settlement = device::settle(&storage.nodes, &known);
         for problem in &settlement.problems {
             let waiting = problem.is_waiting();
@@ -366,6 +370,27 @@ impl<'a> Course<'a> {
             held,
             ceph,
             devices: self.serving(&known),
+        }
+    }
+
+    /// Whether there was a CephCluster, and is none.
+    fn is_lost(&self) -> bool {
+        let had = stage::named("ceph-cluster")
+            .is_some_and(|stage| ground::version(stage, &self.before.components).is_some());
+        had && !self.view.seen.has(&cluster_key())
+    }
+
+    /// The devices of a CephCluster that is lost are those that it had.
+    fn lost(&self, known: &Known) -> Given {
+        let settlement = Settlement {
+            devices: self.before.devices.clone(),
+            ..Settlement::default()
+        };
+        Given {
+            storage: settlement.storage(&[]),
+            held: None,
+            ceph: self.ceph_now(known),
+            devices: 0,
         }
     }
 
@@ -450,17 +475,5 @@ impl<'a> Course<'a> {
         ground::write(status, &whole, generation, &Time(self.view.now));
         let given_up = change::given_up(&self.before.removing, &status.removing, &status.devices);
         self.decision.notices.extend(given_up);
-    }
-}
-
-/// The versions of what was ready last.
-fn versions(components: &[StorageComponent]) -> RunningVersions {
-    let of = |name: &str| {
-        let component = components.iter().find(|component| component.name == name);
-        component.and_then(|component| component.version.clone())
-    };
-    RunningVersions {
-        rook: of("rook-operator"),
-        ceph: of("ceph-cluster"),
     }
 }

@@ -216,6 +216,8 @@ pub const STAGES: &[Stage] = &[
         ready: &[
             Ready::Phase("CephObjectStore", crate::OBJECT_STORE),
             Ready::Phase("CephObjectStoreUser", crate::OBJECT_STORE),
+            // Rook's phase stays as it is when no gateway runs.
+            Ready::Serving(ROOK_NS, crate::GATEWAY),
             Ready::BucketBound,
         ],
         limit: minutes(15),

@@ -12,9 +12,10 @@ use hypercloud_storage::health::cluster_key;
 use hypercloud_storage::object::{Desired, Keep, Key};
 use hypercloud_storage::plan::deletion::Step;
 use hypercloud_storage::refusal::Asked;
-use hypercloud_storage::render::cluster::confirmation;
+use hypercloud_storage::render::cluster::{confirmation, withdrawal};
 use kube::Error as KubeError;
 use kube::api::DeleteParams;
+use serde_json::Value;
 
 use super::look::Objects;
 use super::observe::Looked;
@@ -55,7 +56,12 @@ pub async fn execute(
         Some(Step::Delete(keys)) => changed |= delete(context, &looked.objects, keys).await?,
         Some(Step::Confirm) => {
             tracing::warn!("Rook is told to destroy the data");
-            confirm(context, resource, &looked.objects).await?;
+            tell(context, &looked.objects, confirmation(&resource.spec)).await?;
+            changed = true;
+        }
+        Some(Step::Withdraw) => {
+            tracing::warn!("Rook is told to keep the data");
+            tell(context, &looked.objects, withdrawal()).await?;
             changed = true;
         }
         Some(Step::Release) => set_finalizer(client, resource, Finalizer::Absent).await?,
@@ -153,16 +159,11 @@ async fn delete(context: &Context, objects: &Objects, keys: &[Key]) -> Result<bo
     Ok(changed)
 }
 
-/// Tells Rook to destroy the data of the CephCluster that was seen.
-async fn confirm(
-    context: &Context,
-    resource: &HyperCloudStorage,
-    objects: &Objects,
-) -> Result<(), ExecuteError> {
+/// Tells Rook what becomes of the data of the CephCluster that was seen.
+async fn tell(context: &Context, objects: &Objects, mut change: Value) -> Result<(), ExecuteError> {
     let key = cluster_key();
-    let mut change = confirmation(&resource.spec);
     change["metadata"]["uid"] = uid(objects, &key).into();
-    let what = "tell Rook to destroy the data";
+    let what = "tell Rook what becomes of the data";
     dynamic::merge(&context.shell.client, &key, &change)
         .await
         .map_err(|source| ExecuteError::Write { what, source })

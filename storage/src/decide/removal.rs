@@ -4,7 +4,7 @@ use hypercloud_api::StorageState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Decision, View, ground};
-use crate::plan::deletion::{self, Step, cleanup_jobs};
+use crate::plan::deletion::{self, ANNOTATION_CLEANED, Cleaned, Step, cleanup_jobs};
 use crate::refusal;
 use crate::state::{self, Problem};
 
@@ -13,6 +13,8 @@ pub(super) fn decide(view: &View<'_>) -> Decision {
     let mut status = view.resource.status.clone().unwrap_or_default();
     let cleanup = view.resource.spec.cleanup.as_ref();
     let jobs = cleanup_jobs(view.seen);
+    let annotations = view.resource.metadata.annotations.as_ref();
+    let cleaned = annotations.and_then(|all| all.get(ANNOTATION_CLEANED));
     let step = deletion::next(&deletion::View {
         confirmed: cleanup.is_some_and(|cleanup| cleanup.confirmation.is_some()),
         definitions: cleanup
@@ -23,6 +25,7 @@ pub(super) fn decide(view: &View<'_>) -> Decision {
         hosts: view.hosts,
         recorded: &status.cleanup_hosts,
         jobs: &jobs,
+        cleaned: Cleaned(cleaned.map(String::as_str)),
         definitions_in_use: view.definitions_in_use,
         foreign_snapshots: view.foreign_snapshots,
     });
@@ -75,6 +78,11 @@ fn said(step: &Step) -> (&'static str, String, Vec<String>) {
         Step::RecordHosts(_) | Step::Confirm => (
             "Removing",
             "Ceph is told to destroy its data".to_owned(),
+            Vec::new(),
+        ),
+        Step::Withdraw => (
+            "Removing",
+            "Rook is told to keep the data".to_owned(),
             Vec::new(),
         ),
         Step::Release => ("Released", "nothing is left to do".to_owned(), Vec::new()),

@@ -32,18 +32,6 @@ pub(super) fn is_under_way(
     begins || is_mixed(By::Rook) || is_mixed(By::Ceph)
 }
 
-/// What is to run, but for the stage's own version.
-pub(super) fn as_it_is(stage: &Stage, target: &Target, version: Version) -> Target {
-    let mut target = *target;
-    match stage.by {
-        By::Snapshotter => target.snapshotter = version,
-        By::Rook => target.rook = version,
-        By::Ceph => target.ceph = version,
-        By::Cdi => target.cdi = version,
-    }
-    target
-}
-
 /// With which versions a stage that waits is rendered: those with which it was
 /// applied last, so that an upgrade that has begun is not turned round. None
 /// for one that has files, or of which that cannot be told.
@@ -54,7 +42,8 @@ pub(super) fn as_applied(stage: &Stage, target: &Target, seen: &Seen) -> Option<
     let mut applied = *target;
     if stage.by == By::Ceph {
         let image = seen.get(&cluster_key())?["spec"]["cephVersion"]["image"].as_str()?;
-        applied.ceph = image.rsplit_once(':')?.1.parse().ok()?;
+        let live: Version = image.rsplit_once(':')?.1.parse().ok()?;
+        applied.ceph = live.max(applied.ceph);
     }
     Some(applied)
 }
