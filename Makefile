@@ -28,6 +28,10 @@ unit: ## The tests that need no cluster
 e2e: ## The end-to-end tests alone, on the cluster that is up
 	@tests/e2e.sh
 
+.PHONY: delivery
+delivery: ## The chart and the overlays alone; takes the system away from the cluster
+	@tests/delivery.sh
+
 .PHONY: bench-import bench-export bench-devices bench
 bench-import: ## Imports timed beside their peers; ROWS=zlib,zstd RUNS=5
 	@bench/packages.sh && bench/import.sh
@@ -38,7 +42,7 @@ bench-devices: ## Walks of 500 devices beside lsblk; DEVICES=500 RUNS=9
 bench: bench-import bench-export bench-devices
 
 .PHONY: generate
-generate: ## Write the generated files: protocol code, CRDs
+generate: ## Write the generated files: protocol code, CRDs, the chart's templates
 	@cargo xtask generate
 
 .PHONY: cluster-up

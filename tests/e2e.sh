@@ -21,3 +21,5 @@ export HCS_E2E_PROGRAMS
 # Some tests take parts of the system away; the others must live with that,
 # as they would in production.
 cargo test --workspace --test e2e -- --test-threads 3 "$@"
+# The platform's storage is one in a cluster: its tests run one after another.
+cargo test --workspace --test storage -- "$@"

@@ -29,5 +29,7 @@ phase "end to end"
 tests/e2e.sh
 phase "the demonstration"
 demo/run.sh
+phase "the Helm chart and the overlays"
+tests/delivery.sh
 phases_end
 [ -z "$own_cluster" ] || echo "taking the cluster down"

@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tests/phases.sh
 . tests/local-cluster.sh
+. tests/storage-images.sh
 
 if [ -z "${KUBECONFIG:-}" ]; then
     phase "build the coordinator and the node agent"
@@ -23,6 +24,7 @@ if [ -z "${KUBECONFIG:-}" ]; then
             --bin "$programs/$name=/usr/local/bin/$name"
     done
     "$test_cluster" image machine "$programs/test-machine"
+    load_storage_images "$programs"
 fi
 
 phase "install the system"

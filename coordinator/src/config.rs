@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{ArgAction, Args, Parser, ValueEnum};
 
 use crate::access::{DefaultStore, SystemClaim};
 use crate::image::size::Overhead;
@@ -31,6 +31,11 @@ pub struct Config {
     #[command(flatten)]
     pub object_store: ObjectStoreConfig,
 
+    /// Whether HyperCloudStorage is carried out. That takes wide rights, of a
+    /// file of their own (coordinator-storage-rbac.yaml).
+    #[arg(long, env = "STORAGE", default_value_t = true, action = ArgAction::Set)]
+    pub storage: bool,
+
     /// Port of the agents.
     #[arg(long, env = "AGENT_PORT", default_value_t = 7443)]
     pub agent_port: u16,
@@ -38,6 +43,10 @@ pub struct Config {
     /// Address of the health and metrics endpoints.
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "[::]:8080")]
     pub health_address: SocketAddr,
+
+    /// Address at which the API server has what is applied judged, over TLS.
+    #[arg(long, env = "ADMISSION_ADDRESS", default_value = "[::]:9443")]
+    pub admission_address: SocketAddr,
 
     /// How the log is written.
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Json)]
@@ -142,6 +151,7 @@ mod tests {
         let config = Config::try_parse_from(base).unwrap();
         assert_eq!(config.filesystem_overhead, Overhead::DEFAULT);
         assert_eq!(config.agent_port, 7443);
+        assert!(config.storage);
         let store = DefaultStore {
             namespace: "n".into(),
             claim: Some(SystemClaim {
@@ -158,8 +168,10 @@ mod tests {
             "--object-store-endpoint=http://s3.example",
             "--object-store-path-style=false",
             "--object-store-secret=s",
+            "--storage=false",
         ];
         let config = Config::try_parse_from(base.into_iter().chain(store)).unwrap();
+        assert!(!config.storage);
         let store = config.default_store();
         assert_eq!(store.endpoint.as_deref(), Some("http://s3.example"));
         assert_eq!(store.path_style, Some(false));

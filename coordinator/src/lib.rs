@@ -1,15 +1,18 @@
 //! The coordinator: reconciles HyperCloud Storage's custom resources.
 //!
-//! Every replica serves health; the one that holds the Lease ([`leader`])
+//! Every replica serves health and judges what is applied ([`admission`]); the
+//! one that holds the Lease ([`leader`])
 //! keeps the certificates ([`tls`]), the links to the node agents
 //! ([`agents`]) and the reconcilers ([`image`], [`disk`], [`rollback`],
-//! [`export`], [`inventory`], [`cleanup`]), whose shells share [`shell`].
+//! [`export`], [`inventory`], [`cleanup`], [`storage`]), whose shells share [`shell`].
 //!
 //! Invariants: what decides (`plan`, `validate`, `status`, `leader::decide`,
 //! `agents::table`, `agents::devices`) imports no client, no runtime and no clock; the only
-//! memory between two reconciles is the API server's and the agents'.
+//! memory between two reconciles is the API server's and the agents', but for what
+//! may be lost at any time (`storage::memory`).
 
 pub mod access;
+pub mod admission;
 pub mod again;
 pub mod agents;
 pub mod backoff;

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use hypercloud_api::HyperCloudStorageStatus;
+
 /// The process's counters.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -16,6 +18,8 @@ pub struct Metrics {
     status_writes: AtomicU64,
     errors: Mutex<BTreeMap<String, u64>>,
     notices: Mutex<BTreeMap<String, u64>>,
+    storage: Mutex<Vec<(String, &'static str)>>,
+    reviews: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Metrics {
@@ -49,6 +53,23 @@ impl Metrics {
     /// People were told of a transition.
     pub fn notice(&self, reason: &str) {
         add(&self.notices, reason);
+    }
+
+    /// How the storage and its components are; none where there is none.
+    pub fn set_storage(&self, status: Option<&HyperCloudStorageStatus>) {
+        let mut states = Vec::new();
+        if let Some(status) = status {
+            let state = status.state.unwrap_or_default();
+            states.push((String::new(), state.as_str()));
+            let components = status.components.iter();
+            states.extend(components.map(|c| (c.name.clone(), c.state.as_str())));
+        }
+        *self.storage.lock().unwrap_or_else(PoisonError::into_inner) = states;
+    }
+
+    /// What was to be applied was judged, as `verdict` says.
+    pub fn reviewed(&self, verdict: &str) {
+        add(&self.reviews, verdict);
     }
 
     /// Every counter as text.
@@ -100,7 +121,35 @@ impl Metrics {
             "Transitions of resources, by reason.",
             &self.notices,
         );
+        family(
+            &mut out,
+            "admission_reviews_total",
+            "Specifications that were judged, by what came out.",
+            &self.reviews,
+        );
+        self.render_storage(&mut out);
         out
+    }
+}
+
+impl Metrics {
+    /// What is, as ones; what is not, is left out.
+    fn render_storage(&self, out: &mut String) {
+        let states = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        for (whole, name, help) in [
+            (true, "storage_state", "How the HyperCloudStorage is."),
+            (false, "storage_component_state", "How its components are."),
+        ] {
+            let name = format!("hypercloud_coordinator_{name}");
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} gauge");
+            for (component, state) in states.iter().filter(|(c, _)| c.is_empty() == whole) {
+                let label = match whole {
+                    true => String::new(),
+                    false => format!("component=\"{component}\","),
+                };
+                let _ = writeln!(out, "{name}{{{label}state=\"{state}\"}} 1");
+            }
+        }
     }
 }
 
@@ -129,11 +178,21 @@ mod tests {
         metrics.notice("Imported");
         metrics.notice("Imported");
         metrics.reconciled(Duration::from_millis(1500));
+        let component = hypercloud_api::StorageComponent {
+            name: "ceph-cluster".into(),
+            ..Default::default()
+        };
+        metrics.set_storage(Some(&HyperCloudStorageStatus {
+            components: vec![component],
+            ..Default::default()
+        }));
         let text = metrics.render();
         for line in [
             "hypercloud_coordinator_leading 1",
             "hypercloud_coordinator_reconcile_seconds_total 1.5",
             "hypercloud_coordinator_events_total{reason=\"Imported\"} 2",
+            "hypercloud_coordinator_storage_state{state=\"Installing\"} 1",
+            "hypercloud_coordinator_storage_component_state{component=\"ceph-cluster\",state=\"Waiting\"} 1",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} not in\n{text}");
         }

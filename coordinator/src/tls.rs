@@ -1,10 +1,10 @@
 //! The certificates of coordinator and agents, kept in Secrets of the
 //! coordinator's own namespace (client required).
 //!
-//! Three Secrets: the authority's, the agents' (mounted by their DaemonSet)
-//! and the coordinator's (read here, mounted nowhere). The leader makes and
-//! renews them. A new authority is trusted beside the former one, whose
-//! certificates are still in use. Two leaders that meet never overwrite each
+//! Four Secrets: the authority's, the agents' (mounted by their DaemonSet),
+//! the coordinator's (read here, mounted nowhere) and the webhook's, which
+//! every replica makes and renews where the others are the leader's. A new authority is trusted beside the former one, whose
+//! certificates are still in use. Two that meet never overwrite each
 //! other: creation fails where the Secret is there, replacement where it
 //! changed, and then the Secret is read again.
 
@@ -31,6 +31,10 @@ pub const AUTHORITY_SECRET: &str = "hypercloud-storage-ca";
 pub const AGENT_SECRET: &str = "node-agent-tls";
 /// Secret that the coordinator reads.
 pub const COORDINATOR_SECRET: &str = "coordinator-tls";
+/// Secret with what the webhook answers with.
+pub const ADMISSION_SECRET: &str = "coordinator-admission-tls";
+/// Service by which the API server reaches the webhook.
+pub const ADMISSION_SERVICE: &str = "coordinator-admission";
 /// Name that the coordinator's certificate speaks for.
 pub const COORDINATOR_NAME: &str = "coordinator.hypercloud-storage";
 
@@ -91,7 +95,46 @@ pub async fn ensure(
     now: Timestamp,
 ) -> Result<ClientTls, TlsError> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-    let authority = settle(&secrets, AUTHORITY_SECRET, |found| {
+    let authority = authority(&secrets, now).await?;
+    let agents = Purpose::Server(AGENT_NAME);
+    leaf(&secrets, AGENT_SECRET, agents, &authority, now).await?;
+    let coordinator = Purpose::Client(COORDINATOR_NAME);
+    let own = leaf(&secrets, COORDINATOR_SECRET, coordinator, &authority, now).await?;
+    Ok(ClientTls {
+        authorities: authority.authorities,
+        certificate: own.certificate,
+        key: own.key,
+    })
+}
+
+/// Certificates (PEM) of the authorities to trust, the present one first;
+/// there is one from then on.
+pub async fn ensure_authorities(
+    client: &Client,
+    namespace: &str,
+    now: Timestamp,
+) -> Result<String, TlsError> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    Ok(authority(&secrets, now).await?.authorities)
+}
+
+/// Sees to it that what the webhook answers with is there and fresh.
+pub async fn ensure_admission(
+    client: &Client,
+    namespace: &str,
+    now: Timestamp,
+) -> Result<KeyedCertificate, TlsError> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let authority = authority(&secrets, now).await?;
+    let name = format!("{ADMISSION_SERVICE}.{namespace}.svc");
+    let purpose = Purpose::Server(&name);
+    leaf(&secrets, ADMISSION_SECRET, purpose, &authority, now).await
+}
+
+/// The authority. A new one is made beside the former where that is no longer
+/// fresh.
+async fn authority(secrets: &Api<Secret>, now: Timestamp) -> Result<Kept, TlsError> {
+    settle(secrets, AUTHORITY_SECRET, |found| {
         let former =
             found.filter(|kept| is_signed_by(&kept.own.certificate, &kept.own.certificate));
         match former {
@@ -104,34 +147,32 @@ pub async fn ensure(
             }
         }
     })
-    .await?;
-    let mut leaves = Vec::new();
-    for (secret, purpose) in [
-        (AGENT_SECRET, Purpose::Server(AGENT_NAME)),
-        (COORDINATOR_SECRET, Purpose::Client(COORDINATOR_NAME)),
-    ] {
-        let leaf = settle(&secrets, secret, |found| {
-            let good = found.filter(|kept| {
-                is_fresh(&kept.own.certificate, now)
-                    && is_signed_by(&kept.own.certificate, &authority.own.certificate)
-                    && kept.authorities == authority.authorities
-            });
-            match good {
-                Some(kept) => Ok(kept),
-                None => Ok(Kept {
-                    own: issue::leaf(&authority.own, purpose, now)?,
-                    authorities: authority.authorities.clone(),
-                }),
-            }
+    .await
+}
+
+/// An end entity's certificate, fresh and of this authority.
+async fn leaf(
+    secrets: &Api<Secret>,
+    secret: &'static str,
+    purpose: Purpose<'_>,
+    authority: &Kept,
+    now: Timestamp,
+) -> Result<KeyedCertificate, TlsError> {
+    let kept = settle(secrets, secret, |found| {
+        let good = found.filter(|kept| {
+            is_fresh(&kept.own.certificate, now)
+                && is_signed_by(&kept.own.certificate, &authority.own.certificate)
+                && kept.authorities == authority.authorities
         });
-        leaves.push(leaf.await?);
-    }
-    let own = leaves.swap_remove(1).own;
-    Ok(ClientTls {
-        authorities: authority.authorities,
-        certificate: own.certificate,
-        key: own.key,
-    })
+        match good {
+            Some(kept) => Ok(kept),
+            None => Ok(Kept {
+                own: issue::leaf(&authority.own, purpose, now)?,
+                authorities: authority.authorities.clone(),
+            }),
+        }
+    });
+    Ok(kept.await?.own)
 }
 
 /// Keeps the certificates fresh until `stop`.

@@ -16,6 +16,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission;
+use crate::admission::answer::{DEADLINE, Judge};
+use crate::admission::certificate::Certificate;
 use crate::agents::pool::{Endpoints, Pool};
 use crate::agents::{Agents, collect, discover};
 use crate::cleanup;
@@ -31,6 +34,7 @@ use crate::leader::Candidate;
 use crate::metrics::Metrics;
 use crate::rollback;
 use crate::shell::Shell;
+use crate::storage;
 use crate::tls;
 
 /// Name by which Events say who speaks.
@@ -70,7 +74,19 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let listener = TcpListener::bind(config.health_address)
         .await
         .with_context(|| format!("cannot listen at {}", config.health_address))?;
-    let health = tokio::spawn(health::serve(listener, Arc::clone(&metrics), stop.clone()));
+    let certificate = Arc::new(Certificate::default());
+    let shown = Arc::clone(&certificate);
+    let is_ready = move || shown.is_set();
+    let health = health::serve(listener, Arc::clone(&metrics), is_ready, stop.clone());
+    let health = tokio::spawn(health);
+    let judge = Judge::new(client.clone(), Arc::clone(&metrics), DEADLINE);
+    let admission = tokio::spawn(admit(
+        client.clone(),
+        config.clone(),
+        certificate,
+        judge,
+        stop.clone(),
+    ));
 
     let namespace = &config.namespace;
     let mut candidate = Candidate::new(client.clone(), namespace, config.identity.clone());
@@ -97,7 +113,29 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
             }
         }
     }
+    admission.await?.context("the webhook failed")?;
     health.await?.context("the health endpoints failed")
+}
+
+/// What every replica answers to the API server, until `stop`.
+async fn admit(
+    client: Client,
+    config: Config,
+    certificate: Arc<Certificate>,
+    judge: Judge,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    // Without it a replica must not stay in the Service.
+    let _stop = stop.clone().drop_guard();
+    let address = config.admission_address;
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen at {address}"))?;
+    let kept = Arc::clone(&certificate);
+    let keep = admission::register::keep(client, &config.namespace, kept, stop.clone());
+    let serve = admission::serve::serve(listener, certificate, judge, stop.clone());
+    let (served, ()) = tokio::join!(serve, keep);
+    Ok(served?)
 }
 
 /// A client whose requests all come to an end.
@@ -165,6 +203,8 @@ async fn lead(
         shell: shell.clone(),
         stop: stop.clone(),
     };
+    let storages = storage::reconcile::Context::new(shell.clone(), namespace);
+    let storages = config.storage.then(|| Arc::new(storages));
     let shell = Arc::new(shell);
     let port = config.agent_port;
     tokio::join!(
@@ -203,6 +243,12 @@ async fn lead(
         async {
             cleanup::controller::run(Arc::new(cleanups), cleanup_changes, stop.clone()).await;
             stop.cancel();
+        },
+        async {
+            if let Some(storages) = storages {
+                storage::controller::run(storages, stop.clone()).await;
+                stop.cancel();
+            }
         },
     );
     Ok(())

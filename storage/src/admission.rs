@@ -4,11 +4,15 @@
 //!
 //! Only what a change brings is refused: a device that failed since is no
 //! reason to refuse that something else is changed. What passes by itself is
-//! left to the status.
+//! left to the status, and whoever applies is warned of it, and of what the
+//! change will cost.
 
-use hypercloud_api::{HyperCloudStorageSpec, RemovalPolicy, StorageNode};
+use std::collections::BTreeMap;
+
+use hypercloud_api::{HyperCloudStorageSpec, RemovalPolicy, SettledDevice, StorageNode};
 
 use crate::device::{self, DeviceProblem, Known};
+use crate::plan::change::{self, Change};
 use crate::version::{self, KubernetesVersion, Running};
 
 /// Why a specification is refused.
@@ -29,6 +33,18 @@ pub struct Ground<'a> {
     pub running: Running,
     /// The cluster's Kubernetes.
     pub kubernetes: Option<KubernetesVersion>,
+}
+
+/// Whether `new` in the place of `old` is anything that the cluster has a say
+/// in. What is not is never refused, and needs no look at it.
+#[must_use]
+pub fn concerns(old: Option<&HyperCloudStorageSpec>, new: &HyperCloudStorageSpec) -> bool {
+    old.is_none_or(|old| {
+        old.versions != new.versions
+            || old.cdi != new.cdi
+            || old.storage.nodes != new.storage.nodes
+            || old.storage.removal != new.storage.removal
+    })
 }
 
 /// Why `new` is refused in the place of `old`; nothing where it is not.
@@ -76,6 +92,95 @@ pub fn refusals(
         }));
     }
     refusals
+}
+
+/// What whoever applies `new` in the place of `old` is told: what is waited
+/// for, and what the change costs.
+#[must_use]
+pub fn warnings(
+    old: Option<&HyperCloudStorageSpec>,
+    new: &HyperCloudStorageSpec,
+    known: &Known,
+) -> Vec<String> {
+    let mut told = Vec::new();
+    let had: &[StorageNode] = old.map_or(&[], |old| &old.storage.nodes);
+    if had != new.storage.nodes {
+        let before = device::settle(had, known);
+        let after = device::settle(&new.storage.nodes, known);
+        let waited = after
+            .problems
+            .iter()
+            .filter(|problem| !is_definite(problem) && !before.problems.contains(problem));
+        told.extend(waited.map(ToString::to_string));
+        let added = |devices| {
+            let change = Change {
+                in_cluster: &known.in_cluster,
+                devices,
+                replicas: (None, new.storage.replicas),
+            };
+            change::notices(&change)
+        };
+        let known_before = added(&before.devices);
+        let added = added(&after.devices).into_iter();
+        let added = added.filter(|notice| !known_before.contains(notice));
+        told.extend(added.map(|notice| notice.message));
+        let shared_before = shared(&before.devices, known);
+        let shared = shared(&after.devices, known).into_iter();
+        told.extend(shared.filter(|told| !shared_before.contains(told)));
+        if new.storage.removal == Some(RemovalPolicy::PurgeOsds) && old.is_some() {
+            let dropped = after.dropped.iter();
+            let dropped = dropped.filter(|device| !before.dropped.contains(device));
+            told.extend(dropped.map(|device| {
+                format!(
+                    "{} of {} is given up: its data moves to other devices first, then its OSD is removed for good",
+                    device.device, device.hostname
+                )
+            }));
+        }
+    }
+    let Some(old) = old else {
+        return told;
+    };
+    if new.storage.removal == Some(RemovalPolicy::PurgeOsds)
+        && old.storage.removal != new.storage.removal
+    {
+        told.push(
+            "with removal PurgeOsds, devices that are taken out of storage.nodes are emptied and given up"
+                .to_owned(),
+        );
+    }
+    let had = i64::from(old.storage.replicas);
+    told.extend(change::raised(had, new.storage.replicas).map(|notice| notice.message));
+    told
+}
+
+/// Devices of two nodes that say the same of themselves: one that both reach
+/// would be written to by two OSDs. Nobody but its owner knows whether it is
+/// one, so it is only told.
+fn shared(devices: &[SettledDevice], known: &Known) -> Vec<String> {
+    let mut first: BTreeMap<&str, &SettledDevice> = BTreeMap::new();
+    let mut told = Vec::new();
+    for device in devices {
+        let Some(wwn) = wwn(device, known) else {
+            continue;
+        };
+        match first.get(wwn) {
+            Some(other) if other.hostname != device.hostname => told.push(format!(
+                "{} of {} and {} of {} have the world wide name {wwn}: if that is one disk which both nodes reach, name it on one of them, or its data is lost",
+                other.device, other.hostname, device.device, device.hostname
+            )),
+            Some(_) => {}
+            None => drop(first.insert(wwn, device)),
+        }
+    }
+    told
+}
+
+fn wwn<'a>(device: &SettledDevice, known: &'a Known) -> Option<&'a str> {
+    let node = known.inventories.get(&device.hostname)?;
+    let mut devices = node.inventory.devices.iter().map(|found| &found.identity);
+    let identity = devices.find(|identity| identity.by_id.as_ref() == Some(&device.by_id))?;
+    identity.wwn.as_deref()
 }
 
 /// Whether a problem is told from what is known for certain.
@@ -200,6 +305,73 @@ mod tests {
         assert!(reasons(Some(&old), &new).is_empty());
         // By another name it is still there.
         assert!(reasons(Some(&old), &spec("n", &[&link("sda"), "sdb"])).is_empty());
+    }
+
+    #[test]
+    fn people_are_told_what_is_waited_for_and_what_it_costs() {
+        let told = |old: Option<&HyperCloudStorageSpec>, new: &HyperCloudStorageSpec| {
+            warnings(old, new, &known())
+        };
+        let old = spec("n", &["sda"]);
+        assert!(told(Some(&old), &old).is_empty());
+        let added = told(Some(&old), &spec("n", &["sda", "sdb"]));
+        assert_eq!(added.len(), 1);
+        assert!(added[0].contains("data moves"), "{added:?}");
+
+        let mut waits = known();
+        let sda = waits.inventories.get_mut("n").unwrap();
+        sda.state = InventoryState::Stale;
+        let waited = warnings(Some(&old), &spec("n", &["sda", "sdb"]), &waits);
+        assert!(waited[0].contains("not heard of"), "{waited:?}");
+        let mut fresh = Known::default();
+        fresh.hostnames.insert("n".to_owned());
+        let waited = warnings(None, &old, &fresh);
+        assert!(waited[0].contains("not known yet"), "{waited:?}");
+
+        let mut more = old.clone();
+        more.storage.replicas = 3;
+        assert!(told(Some(&old), &more)[0].contains("copies"));
+
+        let mut purged = spec("n", &["sdb"]);
+        purged.storage.removal = Some(RemovalPolicy::PurgeOsds);
+        let given_up = told(Some(&old), &purged);
+        let says = |words| given_up.iter().any(|told| told.contains(words));
+        assert!(says("sda of n is given up"), "{given_up:?}");
+        assert!(says("emptied and given up"), "{given_up:?}");
+        assert!(told(None, &purged).len() < given_up.len());
+    }
+
+    #[test]
+    fn a_disk_that_two_nodes_reach_is_told() {
+        let mut known = known();
+        known.in_cluster.clear();
+        let mut disk = known.inventories["n"].inventory.devices[1].clone();
+        disk.identity.wwn = Some("5000c500a1b2c3d4".to_owned());
+        for hostname in ["m", "n"] {
+            known.hostnames.insert(hostname.to_owned());
+            let mut node = known.inventories["n"].clone();
+            node.inventory.devices = vec![disk.clone()];
+            known.inventories.insert(hostname.to_owned(), node);
+        }
+        let mut both = spec("m", &["sdb"]);
+        assert!(warnings(None, &both, &known).is_empty());
+        both.storage.nodes.extend(spec("n", &["sdb"]).storage.nodes);
+        let told = warnings(None, &both, &known);
+        assert!(told[0].contains("5000c500a1b2c3d4"), "{told:?}");
+        assert!(warnings(Some(&both), &both, &known).is_empty());
+    }
+
+    #[test]
+    fn the_cluster_is_asked_only_about_what_it_has_a_say_in() {
+        let old = spec("n", &["sda"]);
+        assert!(concerns(None, &old));
+        let mut new = old.clone();
+        new.storage.replicas = 3;
+        new.cleanup = Some(hypercloud_api::StorageCleanup::default());
+        assert!(!concerns(Some(&old), &new));
+        assert!(concerns(Some(&old), &spec("n", &["sda", "sdb"])));
+        new.versions = Some(StorageVersions::default());
+        assert!(concerns(Some(&old), &new));
     }
 
     #[test]

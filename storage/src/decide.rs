@@ -4,14 +4,17 @@
 //! one that is given up is there before it is out of it: the decision that
 //! writes it down does not act on it.
 
+mod blind;
 mod ground;
 mod removal;
+
+pub use self::blind::blind;
+pub use self::ground::{operator_key, running};
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hypercloud_api::{
-    FailureDomain, HyperCloudStorage, HyperCloudStorageStatus, RunningVersions, SettledDevice,
-    StorageCluster, StorageComponent,
+    HyperCloudStorage, HyperCloudStorageStatus, RunningVersions, SettledDevice, StorageComponent,
 };
 use hypercloud_inventory::rook::Storage;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -26,6 +29,7 @@ use crate::plan::change::{self, Change, Notice};
 use crate::plan::deletion::{self, Users};
 use crate::plan::install::{self, Gate, Move, Step};
 use crate::plan::removal as purge;
+use crate::refusal::{self, Refusals};
 use crate::render::{self, Ingredients};
 use crate::stage::{self, By, Stage};
 use crate::state::{self, Aim, Problem, Turn};
@@ -42,10 +46,12 @@ pub struct View<'a> {
     pub hostnames: &'a BTreeSet<String>,
     /// Inventories by that label.
     pub inventories: &'a BTreeMap<String, NodeDevices>,
-    /// OSDs, where devices are given up.
-    pub osds: &'a [purge::Osd],
+    /// What is known of the OSDs, where devices are given up.
+    pub osds: &'a purge::Osds,
     /// Files that were fetched.
     pub files: &'a Files,
+    /// What the API server did not do.
+    pub refused: &'a Refusals,
     /// What uses the storage, where it is being deleted.
     pub users: &'a Users,
     /// Nodes that Ceph's daemons run on.
@@ -187,7 +193,13 @@ impl<'a> Course<'a> {
             let before = components.iter().find(|c| c.name == stage.name);
             let own = ground::version(stage, &components);
             let (turn, version) = match &step.what {
-                Move::Wait(why) => (Turn::Waiting(why.clone()), stage.version(target)),
+                Move::Wait(why) => {
+                    // By the time of its turn its files are there.
+                    let mut files = render::files(stage, target);
+                    files.retain(|wanted| !matches!(view.files.get(wanted), Some(Ok(_))));
+                    self.decision.fetch.extend(files);
+                    (Turn::Waiting(why.clone()), stage.version(target))
+                }
                 Move::Apply => {
                     let is_installed = own == Some(stage.version(target));
                     let judgement = self.apply(stage, target, &storage, look, is_installed);
@@ -271,8 +283,9 @@ impl<'a> Course<'a> {
                 // What is not there yet is not missing.
                 let applying = health::applying(look).filter(|_| !is_installed);
                 let judgement = applying.unwrap_or_else(|| health::stage(stage, look));
+                let refused = refusal::judge(&desired, self.view.refused);
                 self.decision.apply.extend(desired);
-                judgement
+                refused.into_iter().fold(judgement, Judgement::or_worse)
             }
             Err(error) => health::hopeless(error.reason(), error.to_string()),
         }
@@ -299,7 +312,7 @@ impl<'a> Course<'a> {
                 waiting,
             });
         }
-        self.problems.extend(room(storage));
+        self.problems.extend(ground::room(storage));
         let ceph = self.ceph_now(&known);
         // What may be wanted after all is not taken from Ceph, nor is anything
         // in the midst of an upgrade.
@@ -428,26 +441,9 @@ impl<'a> Course<'a> {
         let whole = state::whole(&status.components, &self.problems, &of, None);
         status.versions = ground::reported(&status.components);
         ground::write(status, &whole, generation, &Time(self.view.now));
+        let given_up = change::given_up(&self.before.removing, &status.removing, &status.devices);
+        self.decision.notices.extend(given_up);
     }
-}
-
-/// That there is no room for every copy, where that is so.
-fn room(storage: &StorageCluster) -> Option<Problem> {
-    let (places, what) = match storage.failure_domain.unwrap_or_default() {
-        FailureDomain::Host => (storage.nodes.len(), "node"),
-        FailureDomain::Osd => {
-            let devices = storage.nodes.iter().map(|node| node.devices.len());
-            (devices.sum(), "device")
-        }
-    };
-    let replicas = usize::try_from(storage.replicas).unwrap_or(usize::MAX);
-    (places < replicas).then(|| Problem {
-        reason: "TooFewPlaces",
-        message: format!(
-            "{replicas} copies go to another {what} each, and {places} of them are in storage.nodes: add some, or ask for fewer copies"
-        ),
-        waiting: false,
-    })
 }
 
 /// Whether an upgrade has begun, so that daemons restart; not one that waits.

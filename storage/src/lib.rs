@@ -10,6 +10,8 @@
 //! - [`admission`] is what of a specification is refused at once.
 //! - [`health`] judges what is seen, [`state`] remembers and sums up.
 //! - [`plan`] says what is applied, purged and deleted next.
+//! - [`kind`] is which kinds of objects are looked at, [`refusal`] what the API
+//!   server did not do.
 //! - [`decide`] is all of it in one function, from a look to what is done and
 //!   said.
 //!
@@ -20,9 +22,11 @@ pub mod admission;
 pub mod decide;
 pub mod device;
 pub mod health;
+pub mod kind;
 pub mod manifest;
 pub mod object;
 pub mod plan;
+pub mod refusal;
 pub mod render;
 pub mod stage;
 pub mod state;

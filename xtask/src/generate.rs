@@ -1,5 +1,6 @@
 //! The generated files of the tree: protocol code from `proto/proto`, custom
-//! resource definitions from the `hypercloud-api` crate.
+//! resource definitions from the `hypercloud-api` crate, the Helm chart's
+//! templates from the kustomize base.
 //!
 //! Everything is generated into memory first, so that a check compares and
 //! never writes.
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use crate::chart;
+
 /// Generated files by their path below the root.
 type Files = BTreeMap<PathBuf, String>;
 
@@ -19,6 +22,22 @@ pub fn run(root: &Path, check: bool) -> anyhow::Result<()> {
     let mut files = Files::new();
     protocol(root, &mut files)?;
     definitions(&mut files)?;
+    let mut stale = write(root, files, check)?;
+    // Made of what the base is by now, definitions included.
+    let templates = chart::templates(root)?;
+    stale.extend(forget(root, &templates, check)?);
+    stale.extend(write(root, templates, check)?);
+    if !stale.is_empty() {
+        bail!(
+            "not current: {}; run `cargo xtask generate` and commit",
+            stale.join(", ")
+        );
+    }
+    Ok(())
+}
+
+/// Writes what differs, or says with `check` what does.
+fn write(root: &Path, files: Files, check: bool) -> anyhow::Result<Vec<String>> {
     let mut stale = Vec::new();
     for (path, content) in files {
         let target = root.join(&path);
@@ -35,13 +54,30 @@ pub fn run(root: &Path, check: bool) -> anyhow::Result<()> {
             println!("wrote {}", path.display());
         }
     }
-    if !stale.is_empty() {
-        bail!(
-            "not current: {}; run `cargo xtask generate` and commit",
-            stale.join(", ")
-        );
+    Ok(stale)
+}
+
+/// Removes templates of what the base has no more, or says with `check` which
+/// there are.
+fn forget(root: &Path, templates: &Files, check: bool) -> anyhow::Result<Vec<String>> {
+    let folder = root.join(chart::TEMPLATES);
+    let mut stale = Vec::new();
+    if !folder.is_dir() {
+        return Ok(stale);
     }
-    Ok(())
+    for entry in fs::read_dir(&folder)? {
+        let path = Path::new(chart::TEMPLATES).join(entry?.file_name());
+        if templates.contains_key(&path) {
+            continue;
+        }
+        if check {
+            stale.push(path.display().to_string());
+        } else {
+            fs::remove_file(root.join(&path))?;
+            println!("removed {}", path.display());
+        }
+    }
+    Ok(stale)
 }
 
 /// Messages of the protocol with secrets in them.

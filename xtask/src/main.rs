@@ -1,5 +1,6 @@
 //! Repository chores: generated files and the checks that keep the design.
 
+mod chart;
 mod generate;
 mod tidy;
 
@@ -16,7 +17,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Write the generated files: protocol code and CRDs.
+    /// Write the generated files: protocol code, CRDs, the chart's templates.
     Generate {
         /// Change nothing; fail if a committed file is not current.
         #[arg(long)]

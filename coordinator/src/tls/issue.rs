@@ -32,11 +32,11 @@ pub struct KeyedCertificate {
 
 /// What an end entity is for, and the name it speaks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum Purpose<'a> {
     /// Answers calls.
-    Server(&'static str),
+    Server(&'a str),
     /// Makes calls.
-    Client(&'static str),
+    Client(&'a str),
 }
 
 /// Why no certificate was made.
@@ -67,7 +67,7 @@ pub fn authority(now: Timestamp) -> Result<KeyedCertificate, IssueError> {
 /// A certificate for `purpose`, signed by `authority`.
 pub fn leaf(
     authority: &KeyedCertificate,
-    purpose: Purpose,
+    purpose: Purpose<'_>,
     now: Timestamp,
 ) -> Result<KeyedCertificate, IssueError> {
     let issuer_key = KeyPair::from_pem(&authority.key)?;

@@ -28,6 +28,10 @@ const LISTED: [&str; 4] = [
     "/nodedevicecleanups",
 ];
 
+/// Kinds that are known only once there is an object of them: until then the
+/// answer is no status, but plain text.
+const UNKNOWN: &str = "/apis/ceph.rook.io/";
+
 impl Server {
     pub fn client(&self) -> Client {
         let server = self.clone();
@@ -83,7 +87,12 @@ impl Server {
         );
         let bytes = request.into_body().collect_bytes().await.unwrap();
         let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let kind = path.clone();
         let (code, answer) = self.act(&method, path, body);
+        if code == 404 && kind.starts_with(UNKNOWN) {
+            let body = Body::from(b"404 page not found\n".to_vec());
+            return Response::builder().status(404).body(body).unwrap();
+        }
         Response::builder()
             .status(code)
             .body(Body::from(serde_json::to_vec(&answer).unwrap()))
@@ -130,6 +139,14 @@ impl Server {
                 self.put(&path, body);
                 (200, self.object(&path))
             }
+            ("PATCH", Some(mut object)) => {
+                if version(&object) != version(&body) {
+                    return failure(409, "Conflict");
+                }
+                merge(&mut object, &body);
+                self.put(&path, object);
+                (200, self.object(&path))
+            }
             _ => failure(405, "MethodNotAllowed"),
         }
     }
@@ -170,6 +187,26 @@ impl Server {
             .map(|(_, object)| object)
             .collect();
         json!({"metadata": {"resourceVersion": "1"}, "items": items})
+    }
+}
+
+/// A strategic merge: lists are maps by `name`.
+fn merge(object: &mut Value, change: &Value) {
+    match (object, change) {
+        (Value::Object(object), Value::Object(change)) => {
+            for (key, value) in change {
+                merge(object.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(list), Value::Array(change)) => {
+            for value in change {
+                match list.iter_mut().find(|known| known["name"] == value["name"]) {
+                    Some(known) => merge(known, value),
+                    None => list.push(value.clone()),
+                }
+            }
+        }
+        (object, change) => *object = change.clone(),
     }
 }
 

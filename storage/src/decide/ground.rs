@@ -1,14 +1,16 @@
 //! What a decision stands on, and how it is written down.
 
 use hypercloud_api::conditions::set;
-use hypercloud_api::{HyperCloudStorageStatus, RunningVersions, StorageComponent};
+use hypercloud_api::{
+    FailureDomain, HyperCloudStorageStatus, RunningVersions, StorageCluster, StorageComponent,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::ROOK_NAMESPACE;
 use crate::health::cluster_key;
 use crate::object::{Key, Seen};
 use crate::stage::{self, By, STAGES, Stage};
-use crate::state::{Whole, conditions};
+use crate::state::{Problem, Whole, conditions};
 use crate::version::{Running, Version};
 
 /// Stages of which a storage that runs without a status has all.
@@ -28,7 +30,8 @@ pub(super) fn version(stage: &Stage, components: &[StorageComponent]) -> Option<
 
 /// The newest that any component runs, or that is seen to run: an upgrade that
 /// has begun is not turned round.
-pub(super) fn running(components: &[StorageComponent], seen: &Seen) -> Running {
+#[must_use]
+pub fn running(components: &[StorageComponent], seen: &Seen) -> Running {
     let newest = |by: By| {
         let stages = STAGES.iter().filter(|stage| stage.by == by);
         stages.filter_map(|stage| version(stage, components)).max()
@@ -40,16 +43,21 @@ pub(super) fn running(components: &[StorageComponent], seen: &Seen) -> Running {
     }
 }
 
-/// What is seen to run: the operator's image, and the version that Rook found
-/// in Ceph's.
-fn live(seen: &Seen) -> Running {
-    let operator = Key::namespaced(
+/// Rook's operator.
+#[must_use]
+pub fn operator_key() -> Key {
+    Key::namespaced(
         "apps/v1",
         "Deployment",
         ROOK_NAMESPACE,
         "rook-ceph-operator",
-    );
-    let image = seen.get(&operator).and_then(|object| {
+    )
+}
+
+/// What is seen to run: the operator's image, and the version that Rook found
+/// in Ceph's.
+fn live(seen: &Seen) -> Running {
+    let image = seen.get(&operator_key()).and_then(|object| {
         let containers = &object["spec"]["template"]["spec"]["containers"];
         containers[0]["image"].as_str()
     });
@@ -109,4 +117,23 @@ pub(super) fn write(
     for update in conditions(&status.components, whole) {
         set(&mut status.conditions, update, generation, now);
     }
+}
+
+/// That there is no room for every copy, where that is so.
+pub(super) fn room(storage: &StorageCluster) -> Option<Problem> {
+    let (places, what) = match storage.failure_domain.unwrap_or_default() {
+        FailureDomain::Host => (storage.nodes.len(), "node"),
+        FailureDomain::Osd => {
+            let devices = storage.nodes.iter().map(|node| node.devices.len());
+            (devices.sum(), "device")
+        }
+    };
+    let replicas = usize::try_from(storage.replicas).unwrap_or(usize::MAX);
+    (places < replicas).then(|| Problem {
+        reason: "TooFewPlaces",
+        message: format!(
+            "{replicas} copies go to another {what} each, and {places} of them are in storage.nodes: add some, or ask for fewer copies"
+        ),
+        waiting: false,
+    })
 }

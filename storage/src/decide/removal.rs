@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Decision, View, ground};
 use crate::plan::deletion::{self, Step, cleanup_jobs};
+use crate::refusal;
 use crate::state::{self, Problem};
 
 /// What is done and said of the deletion.
@@ -25,7 +26,7 @@ pub(super) fn decide(view: &View<'_>) -> Decision {
         definitions_in_use: view.definitions_in_use,
         foreign_snapshots: view.foreign_snapshots,
     });
-    let (reason, message, blockers) = said(&step);
+    let (reason, message, blockers) = standing(&step, view).unwrap_or_else(|| said(&step));
     if let Step::RecordHosts(hosts) = &step {
         status.cleanup_hosts.clone_from(hosts);
     }
@@ -44,6 +45,15 @@ pub(super) fn decide(view: &View<'_>) -> Decision {
         deletion: Some(step),
         ..Decision::default()
     }
+}
+
+/// What people are told of a step that the API server does not let happen.
+fn standing(step: &Step, view: &View<'_>) -> Option<(&'static str, String, Vec<String>)> {
+    let Step::Delete(keys) = step else {
+        return None;
+    };
+    let (key, message) = refusal::standing(keys, view.refused)?;
+    Some(("DeletionRefused", message, vec![key.to_string()]))
 }
 
 /// What people are told of a step.

@@ -3,7 +3,10 @@
 //! The condition `Ready` says nothing: it stays `True` when Ceph fails later,
 //! and Rook sets it without a single device. What counts is the phase, the
 //! state, what Ceph said of itself at the last look, that there was one a
-//! moment ago, and that every device has an OSD that serves.
+//! moment ago, and that every device has an OSD that serves. Rook's next look
+//! at Ceph puts phase and state back after a reconcile that failed, so the
+//! condition `Progressing=False` counts as well: it stays until a reconcile
+//! comes to its end.
 
 use hypercloud_api::{HealthPolicy, WarningsPolicy};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -15,7 +18,7 @@ use crate::{CEPH_CLUSTER, ROOK_CONFIRMATION, ROOK_NAMESPACE};
 
 /// How old Rook's last look at Ceph may be. It looks every 15 seconds, and a
 /// look may take as long.
-const FRESH: SignedDuration = SignedDuration::from_secs(120);
+const FRESH: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is seen of Ceph.
 #[derive(Clone, Debug)]
@@ -83,7 +86,8 @@ fn reconciled(object: &Value) -> Option<Judgement> {
     let status = &object["status"];
     let text = |name: &str| status[name].as_str().unwrap_or_default();
     let (phase, state) = (text("phase"), text("state"));
-    let why = match text("message") {
+    let failure = failure(status);
+    let why = match failure.unwrap_or_else(|| text("message")) {
         "" => String::new(),
         message => format!(": {message}"),
     };
@@ -92,7 +96,14 @@ fn reconciled(object: &Value) -> Option<Judgement> {
             "Rook has said nothing of the CephCluster: if that lasts, its operator's log says why";
         return Some(unhealthy("CephClusterUntouched", message));
     }
-    if state == "Error" || phase == "Failure" {
+    // A look at Ceph that failed is an error as well, of which the details
+    // say more.
+    if failure.is_none()
+        && let Some(unreachable) = unreachable(&checks(&status["ceph"]["details"]))
+    {
+        return Some(unreachable);
+    }
+    if state == "Error" || phase == "Failure" || failure.is_some() {
         let message = format!("Rook failed{why}");
         return Some(unhealthy("CephClusterFailed", message));
     }
@@ -111,6 +122,15 @@ fn reconciled(object: &Value) -> Option<Judgement> {
             Some(unhealthy("CephClusterNotReady", message))
         }
     }
+}
+
+/// What the last reconcile failed of, if it failed.
+fn failure(status: &Value) -> Option<&str> {
+    let conditions = status["conditions"].as_array()?;
+    let failed = conditions
+        .iter()
+        .find(|condition| condition["type"] == "Progressing" && condition["status"] == "False")?;
+    failed["message"].as_str()
 }
 
 /// Whether Rook looked at Ceph a moment ago.
@@ -162,22 +182,23 @@ fn said(object: &Value, view: &View<'_>) -> Judgement {
                 WarningsPolicy::Refuse => lacking("CephWarns", message),
             }
         }
-        "HEALTH_ERR" => match checks.iter().find(|(name, _)| name == "error") {
-            // Rook says the same of a Ceph that does not answer.
-            Some((_, message)) => {
-                let message = format!("Ceph does not answer: {message}");
-                unhealthy("CephUnreachable", message)
-            }
-            None => {
-                let all: Vec<&(String, String)> = checks.iter().collect();
-                unhealthy("CephFails", format!("Ceph fails: {}", listed(&all)))
-            }
-        },
+        "HEALTH_ERR" => {
+            let all: Vec<&(String, String)> = checks.iter().collect();
+            unhealthy("CephFails", format!("Ceph fails: {}", listed(&all)))
+        }
         other => {
             let message = format!("Ceph's health is {other:?}, which means nothing here");
             unhealthy("CephHealthUnknown", message)
         }
     }
+}
+
+/// That Ceph does not answer. Rook gives it the health of one that fails, and
+/// what it met instead of a check.
+fn unreachable(checks: &[(String, String)]) -> Option<Judgement> {
+    let (_, message) = checks.iter().find(|(name, _)| name == "error")?;
+    let message = format!("Ceph does not answer: {message}");
+    Some(unhealthy("CephUnreachable", message))
 }
 
 /// Checks by name, with what they say.

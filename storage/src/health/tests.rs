@@ -79,6 +79,20 @@ fn trap_a_failed_reconcile_is_not_progressing() {
 }
 
 #[test]
+fn trap_a_look_at_ceph_hides_a_failed_reconcile() {
+    let object = with(|o| {
+        o["status"]["conditions"] = json!([
+            {"type": "Ready", "status": "True", "reason": "ClusterCreated"},
+            {"type": "Progressing", "status": "False", "reason": "ClusterProgressing",
+             "message": "failed to start mons"},
+        ]);
+    });
+    let judgement = look_at(Some(&object), &HealthPolicy::default());
+    assert_eq!(judgement.reason, "CephClusterFailed");
+    assert!(judgement.message.contains("failed to start mons"));
+}
+
+#[test]
 fn trap_no_device_at_all_ends_ready() {
     let object = cluster();
     let policy = HealthPolicy::default();
@@ -144,6 +158,8 @@ fn trap_a_confirmed_cleanup_stops_rook_while_it_says_ready() {
 #[test]
 fn trap_a_ceph_that_does_not_answer_is_said_to_fail() {
     let object = with(|o| {
+        o["status"]["state"] = json!("Error");
+        o["status"]["message"] = json!("Failed to configure ceph cluster");
         o["status"]["ceph"]["health"] = json!("HEALTH_ERR");
         o["status"]["ceph"]["details"] =
             json!({"error": {"severity": "Urgent", "message": "exit status 1"}});
@@ -155,7 +171,7 @@ fn trap_a_ceph_that_does_not_answer_is_said_to_fail() {
 
 #[test]
 fn trap_an_old_look_says_nothing() {
-    let object = with(|o| o["status"]["ceph"]["lastChecked"] = json!(ago(121)));
+    let object = with(|o| o["status"]["ceph"]["lastChecked"] = json!(ago(61)));
     assert_eq!(reason(&object), (Verdict::Unhealthy, "CephStatusStale"));
     for text in ["", "yesterday"] {
         let object = with(|o| o["status"]["ceph"]["lastChecked"] = json!(text));

@@ -72,17 +72,41 @@ pub fn notices(change: &Change<'_>) -> Vec<Notice> {
             }
         });
     }
-    if let (Some(had), wanted) = change.replicas
-        && had < i64::from(wanted)
-    {
-        notices.push(Notice {
-            reason: "ReplicasRaised",
-            message: format!(
-                "{had} copies of everything become {wanted}: that takes room and time, and Ceph warns until it is done"
-            ),
-        });
-    }
+    let (had, wanted) = change.replicas;
+    notices.extend(had.and_then(|had| raised(had, wanted)));
     notices
+}
+
+/// What people are told of devices that were given up: of those that were
+/// `removing`, `left` are still, and the storage has `devices`.
+#[must_use]
+pub fn given_up(
+    removing: &[SettledDevice],
+    left: &[SettledDevice],
+    devices: &[SettledDevice],
+) -> Vec<Notice> {
+    removing
+        .iter()
+        .filter(|device| !left.contains(device) && !devices.contains(device))
+        .map(|device| Notice {
+            reason: "DeviceGivenUp",
+            message: format!(
+                "{} of {} ({}) is Ceph's no more and carries its label still: clean it with a NodeDeviceCleanup now, or Rook finds it at its next look at the node and makes the OSD's Deployment again, which cannot run",
+                device.device, device.hostname, device.by_id
+            ),
+        })
+        .collect()
+}
+
+/// What people are told of more copies.
+#[must_use]
+pub fn raised(had: i64, wanted: i32) -> Option<Notice> {
+    (had < i64::from(wanted)).then(|| Notice {
+        reason: "ReplicasRaised",
+        message: format!(
+            "{had} copies of everything become {wanted}: that takes room and time, and Ceph warns until it is done"
+        ),
+    })
 }
 
 #[cfg(test)]
@@ -134,6 +158,16 @@ mod tests {
         assert!(reasons(&[], &[device("a", "1")], (None, 3)).is_empty());
         let same = [device("a", "1")];
         assert!(reasons(&[("a", "1")], &same, (Some(3), 3)).is_empty());
+    }
+
+    #[test]
+    fn a_device_that_is_given_up_is_to_be_cleaned() {
+        let removing = [device("a", "1"), device("b", "2"), device("c", "3")];
+        // One is at it still, one is wanted again.
+        let notices = given_up(&removing, &removing[1..2], &removing[2..]);
+        assert_eq!(notices.len(), 1);
+        assert_eq!(notices[0].reason, "DeviceGivenUp");
+        assert!(notices[0].message.contains("NodeDeviceCleanup"));
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! CephCluster, marked out, waited for until Ceph needs it no more, stopped
 //! and purged.
 //!
-//! Invariant: an OSD is stopped only after Ceph said that it is safe to
-//! destroy, and only if its device was written down.
+//! Invariants: an OSD is stopped only after Ceph said that it is safe to
+//! destroy, and only if its device was written down; what is not known of
+//! OSDs is waited for.
 
 use hypercloud_api::{FailureDomain, RemovalPolicy, SettledDevice, StorageCluster};
 
@@ -28,6 +29,42 @@ pub struct Osd {
     pub runs: bool,
     /// Whether Ceph needs it for no data; none where that was not asked.
     pub safe_to_destroy: Option<bool>,
+}
+
+/// What is known of the OSDs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Osds {
+    /// Every OSD; none where that is not known. An OSD that is not in the list
+    /// is gone.
+    pub list: Option<Vec<Osd>>,
+    /// What people are told: why it is not known, or what does not go on.
+    pub problems: Vec<Problem>,
+}
+
+impl Osds {
+    /// These are all.
+    #[must_use]
+    pub fn known(list: Vec<Osd>) -> Self {
+        Self {
+            list: Some(list),
+            problems: Vec::new(),
+        }
+    }
+
+    /// There are none, or nobody has to know.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::known(Vec::new())
+    }
+
+    /// They are not known, for this reason.
+    #[must_use]
+    pub fn unknown(problem: Problem) -> Self {
+        Self {
+            list: None,
+            problems: vec![problem],
+        }
+    }
 }
 
 /// What is done next.
@@ -69,8 +106,8 @@ pub struct View<'a> {
     pub dropped: &'a [SettledDevice],
     /// Devices that were written down.
     pub removing: &'a [SettledDevice],
-    /// Every OSD.
-    pub osds: &'a [Osd],
+    /// What is known of the OSDs, where devices were written down.
+    pub osds: &'a Osds,
     /// How Ceph is.
     pub ceph: &'a Judgement,
 }
@@ -161,8 +198,11 @@ impl Plan {
     }
 
     fn go_on(&mut self, device: &SettledDevice, view: &View<'_>) {
-        let osd = view
-            .osds
+        self.problems.extend(view.osds.problems.iter().cloned());
+        let Some(osds) = &view.osds.list else {
+            return;
+        };
+        let osd = osds
             .iter()
             .find(|osd| osd.hostname == device.hostname && osd.device == device.by_id);
         let name = format!("{} of {}", device.device, device.hostname);

@@ -42,11 +42,6 @@ pub fn ceph_cluster(
     data: Data,
 ) -> Value {
     let storage = &spec.storage;
-    let sanitize = spec
-        .cleanup
-        .as_ref()
-        .and_then(|cleanup| cleanup.sanitize)
-        .unwrap_or_default();
     let managers = if storage.nodes.len() > 1 { 2 } else { 1 };
     let mut cluster = json!({
         "apiVersion": "ceph.rook.io/v1",
@@ -68,21 +63,11 @@ pub fn ceph_cluster(
             },
             "storage": devices,
             "disruptionManagement": {"managePodBudgets": true},
-            "cleanupPolicy": {
-                "sanitizeDisks": {
-                    "method": sanitize.as_rook(),
-                    "dataSource": "zero",
-                    "iteration": 1,
-                },
-                "allowUninstallWithVolumes": false,
-            },
+            "cleanupPolicy": cleanup_policy(spec, data),
             "healthCheck": {"daemonHealth": {"status": {"interval": STATUS_INTERVAL}}},
         },
     });
     let body = &mut cluster["spec"];
-    if data == Data::Destroyed {
-        body["cleanupPolicy"]["confirmation"] = json!(ROOK_CONFIRMATION);
-    }
     if !storage.resources.is_empty() {
         body["resources"] = json!(storage.resources);
     }
@@ -90,6 +75,33 @@ pub fn ceph_cluster(
         body["network"] = self::network(network);
     }
     cluster
+}
+
+/// What Rook does with the data when the CephCluster goes.
+fn cleanup_policy(spec: &HyperCloudStorageSpec, data: Data) -> Value {
+    let sanitize = spec
+        .cleanup
+        .as_ref()
+        .and_then(|cleanup| cleanup.sanitize)
+        .unwrap_or_default();
+    let mut policy = json!({
+        "sanitizeDisks": {
+            "method": sanitize.as_rook(),
+            "dataSource": "zero",
+            "iteration": 1,
+        },
+        "allowUninstallWithVolumes": false,
+    });
+    if data == Data::Destroyed {
+        policy["confirmation"] = json!(ROOK_CONFIRMATION);
+    }
+    policy
+}
+
+/// The change of the CephCluster by which Rook is told to destroy its data.
+#[must_use]
+pub fn confirmation(spec: &HyperCloudStorageSpec) -> Value {
+    json!({"spec": {"cleanupPolicy": cleanup_policy(spec, Data::Destroyed)}})
 }
 
 fn network(network: &StorageNetwork) -> Value {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use hypercloud_api::{HyperCloudStorage, HyperCloudStorageSpec, RegistryMirror, SettledDevice};
 use hypercloud_inventory::rook::Storage;
 use hypercloud_storage::device::Settlement;
+use hypercloud_storage::kind::{Kind, Which};
 use hypercloud_storage::manifest::source::{Place, Wanted};
 use hypercloud_storage::manifest::{self, image};
 use hypercloud_storage::object::{Desired, Keep, Seen};
@@ -168,6 +169,30 @@ fn every_stage_is_built_of_every_release() {
         assert_eq!(operator.key.kind, "Deployment");
         let keys: BTreeSet<_> = stages.values().flatten().map(|d| &d.key).collect();
         assert_eq!(keys.len(), stages.values().map(Vec::len).sum::<usize>());
+    }
+}
+
+#[test]
+fn every_kind_that_is_applied_is_looked_at() {
+    let Some(mirror) = mirror() else { return };
+    for release in ROOK {
+        let mut spec = spec(EVERYTHING);
+        spec.versions = None;
+        let stages = built(&mirror, &spec, &of(release));
+        for desired in stages.values().flatten() {
+            let kind = Kind::of(&desired.key);
+            let kind = kind.unwrap_or_else(|| panic!("{} is not looked at", desired.key));
+            assert_eq!(kind.namespaced, desired.key.namespace.is_some());
+            for which in kind.which {
+                if let Which::Named(names) = which {
+                    assert!(
+                        names.contains(&desired.key.name.as_str()),
+                        "{}",
+                        desired.key
+                    );
+                }
+            }
+        }
     }
 }
 

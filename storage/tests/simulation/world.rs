@@ -16,7 +16,8 @@ use hypercloud_storage::manifest::source::Wanted;
 use hypercloud_storage::manifest::{read, split};
 use hypercloud_storage::object::{Desired, Keep, Key, Seen};
 use hypercloud_storage::plan::deletion::{Step, Users};
-use hypercloud_storage::plan::removal::{Action, Osd};
+use hypercloud_storage::plan::removal::{Action, Osd, Osds};
+use hypercloud_storage::refusal::Refusals;
 use hypercloud_storage::version::table::FILES;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -51,6 +52,7 @@ pub struct World {
     pub files: Files,
     pub users: Users,
     pub osds: Vec<Osd>,
+    pub refused: Refusals,
     /// First applications of stages, and changes of images, as they happened.
     pub log: Vec<String>,
     pub gone: bool,
@@ -137,6 +139,7 @@ impl World {
             files: Files::All,
             users: Users::default(),
             osds: Vec::new(),
+            refused: Refusals::new(),
             log: Vec::new(),
             gone: false,
             disks: disks.into(),
@@ -240,8 +243,9 @@ impl World {
             seen: &self.seen,
             hostnames: &self.disks.keys().cloned().collect(),
             inventories: &self.inventories(),
-            osds: &self.osds,
+            osds: &Osds::known(self.osds.clone()),
             files: &files,
+            refused: &self.refused,
             users: &self.users,
             hosts: &hosts,
             definitions_in_use: &BTreeSet::new(),

@@ -67,6 +67,13 @@ const MODULES: &[Module] = &[
     },
 ];
 
+/// What no cluster needs: built only where it is asked for.
+const HELM: Module = Module {
+    directory: "helm",
+    programs: &[("helm", "helm.sh/helm/v4/cmd/helm")],
+    is_kubernetes: false,
+};
+
 /// The module whose `config/crd` holds the snapshot CRDs.
 const SNAPSHOT_CLIENT: &str = "github.com/kubernetes-csi/external-snapshotter/client/v8";
 const SNAPSHOT_CRDS: &str = "snapshot-crds";
@@ -108,6 +115,12 @@ pub fn build(settings: &Settings) -> Result<Binaries> {
         directories.push(build_module(settings, module)?);
     }
     Ok(Binaries { directories })
+}
+
+/// The path of Helm, which is built if it is not yet.
+pub fn helm(settings: &Settings) -> Result<String> {
+    let directories = vec![build_module(settings, &HELM)?];
+    Binaries { directories }.path("helm")
 }
 
 /// What is built already, or an error.

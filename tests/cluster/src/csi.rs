@@ -184,9 +184,16 @@ fn host_processes(
                 "--retry-interval-max=10s",
             ],
         ),
+        // By the lease that one in a pod has as well, so that there may be
+        // both.
         (
             "snapshot-controller",
-            &["--retry-interval-start=500ms", "--retry-interval-max=10s"],
+            &[
+                "--leader-election=true",
+                "--leader-election-namespace=kube-system",
+                "--retry-interval-start=500ms",
+                "--retry-interval-max=10s",
+            ],
         ),
     ];
     for (name, own) in sidecars {

@@ -22,11 +22,15 @@ const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 pub struct Recipe {
     /// `NAME:TAG`.
     pub name: String,
+    /// More names of the same image, as `NAME:TAG` or `NAME@DIGEST`.
+    pub aliases: Vec<String>,
     /// Programs as `PATH[=/DESTINATION]`, each with its libraries. Without a
     /// destination a program goes to `/usr/bin`.
     pub programs: Vec<String>,
     /// Other files as `PATH=/DESTINATION`.
     pub files: Vec<String>,
+    /// Symbolic links as `/NAME=/TARGET`.
+    pub links: Vec<String>,
     /// The command; none: the first program.
     pub entrypoint: Vec<String>,
     /// `UID[:GID]`; none: root.
@@ -53,15 +57,26 @@ fn load_image(settings: &Settings, nodes: &[Node], image: &Image) -> Result<()> 
         std::process::id()
     ));
     let loaded = archive::write(image, &archive)
-        .and_then(|()| {
-            nodes
-                .iter()
-                .try_for_each(|each| node::load_image(each, &archive))
-        })
+        .and_then(|()| import(nodes, &archive))
         .with_context(|| format!("load the image {}", image.name));
     // The archive has served, whatever came of it.
     let _ = fs::remove_file(&archive);
     loaded
+}
+
+/// Imports the archive into every node, at the same time.
+fn import(nodes: &[Node], archive: &Path) -> Result<()> {
+    std::thread::scope(|scope| {
+        let imports: Vec<_> = nodes
+            .iter()
+            .map(|each| scope.spawn(|| node::load_image(each, archive)))
+            .collect();
+        imports.into_iter().try_for_each(|import| {
+            import
+                .join()
+                .unwrap_or_else(|_| bail!("an import did not come to its end"))
+        })
+    })
 }
 
 /// The images that the cluster itself needs.
@@ -121,6 +136,13 @@ impl Recipe {
             let (path, destination) = split(word, "/")?;
             contents.insert(destination, Content::File(path));
         }
+        for word in &self.links {
+            let (name, target) = word
+                .split_once('=')
+                .filter(|(name, _)| name.starts_with('/'))
+                .with_context(|| format!("{word:?} is no link as /NAME=/TARGET"))?;
+            contents.insert(name.to_owned(), Content::Link(target.to_owned()));
+        }
         for (name, text) in [
             (
                 "/etc/passwd",
@@ -137,6 +159,7 @@ impl Recipe {
         contents.insert("/tmp".to_owned(), Content::Directory(0o1777));
         Ok(Image {
             name: self.name.clone(),
+            aliases: self.aliases.clone(),
             contents,
             entrypoint,
             user: self.user.clone().unwrap_or_default(),
@@ -236,6 +259,22 @@ mod tests {
         assert_eq!(split("/bin/sh=/x", "/usr/bin").unwrap().1, "/x");
         assert!(split("/bin/sh=x", "/usr/bin").is_err());
         assert!(split("/no/such/file", "/usr/bin").is_err());
+    }
+
+    #[test]
+    fn links_and_other_names_are_taken_over() {
+        let mut recipe = Recipe {
+            name: "a:1".to_owned(),
+            aliases: vec!["b:2".to_owned()],
+            programs: vec!["/bin/sh=/one".to_owned()],
+            links: vec!["/bin/other=/one".to_owned()],
+            ..Recipe::default()
+        };
+        let image = recipe.image().unwrap();
+        assert_eq!(image.aliases, ["b:2"]);
+        assert!(matches!(&image.contents["/bin/other"], Content::Link(to) if to == "/one"));
+        recipe.links = vec!["other=/one".to_owned()];
+        assert!(recipe.image().is_err());
     }
 
     #[test]

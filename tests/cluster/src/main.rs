@@ -33,8 +33,15 @@ enum Action {
     Kubeconfig,
     /// Print the directory of kubectl and the other Kubernetes programs
     Bin,
+    /// Print the path of a built program
+    Program {
+        /// snapshot-controller, etcd, ...
+        name: String,
+    },
     /// Build the programs only
     Build,
+    /// Print the path of Helm, which is built if it is not yet
+    Helm,
     /// Try volumes, clones and snapshots in pods
     Smoke,
     /// Run a command in a node's namespaces
@@ -56,12 +63,18 @@ enum ImageAction {
     Load {
         /// NAME:TAG
         name: String,
+        /// Another name of the image; more may follow
+        #[arg(long = "alias")]
+        aliases: Vec<String>,
         /// A program as PATH[=/DESTINATION], with its libraries; more may follow
         #[arg(long = "bin", required = true)]
         programs: Vec<String>,
         /// Another file as PATH[=/DESTINATION]
         #[arg(long = "file")]
         files: Vec<String>,
+        /// A symbolic link as /NAME=/TARGET
+        #[arg(long = "link")]
+        links: Vec<String>,
         /// A word of the command; none: the first program
         #[arg(long, allow_hyphen_values = true)]
         entrypoint: Vec<String>,
@@ -102,7 +115,15 @@ fn run() -> Result<()> {
             println!("{}", kubectl.trim_end_matches("/kubectl"));
             Ok(())
         }
+        Action::Program { name } => {
+            println!("{}", binaries::built(&settings)?.path(&name)?);
+            Ok(())
+        }
         Action::Build => binaries::build(&settings).map(drop),
+        Action::Helm => {
+            println!("{}", binaries::helm(&settings)?);
+            Ok(())
+        }
         Action::Smoke => smoke::run(&settings),
         Action::Exec { node, command } => {
             let nodes = test_cluster::nodes(&settings)?;
@@ -114,15 +135,19 @@ fn run() -> Result<()> {
         }
         Action::Image(ImageAction::Load {
             name,
+            aliases,
             programs,
             files,
+            links,
             entrypoint,
             user,
         }) => {
             let recipe = Recipe {
                 name,
+                aliases,
                 programs,
                 files,
+                links,
                 entrypoint,
                 user,
             };

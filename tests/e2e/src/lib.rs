@@ -18,6 +18,7 @@ pub mod pod;
 pub mod reader;
 pub mod rollback;
 pub mod source;
+pub mod storage;
 pub mod system;
 pub mod task;
 pub mod vm_disk;

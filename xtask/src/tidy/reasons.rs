@@ -1,5 +1,5 @@
-//! Every reason that the status of an image or export can show stands in the
-//! README, where whoever meets it looks for it.
+//! Every reason that the status of an image, export or storage can show stands
+//! in the documents, where whoever meets it looks for it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,21 +9,30 @@ use anyhow::Context;
 
 use super::SourceFile;
 
-/// Where reasons of images and exports come from.
+/// The documents.
+const DOCUMENTS: &[&str] = &["README.md", "docs/storage.md"];
+
+/// Where reasons of images, exports and the storage come from.
 const PLACES: &[&str] = &[
     "inventory/src/",
     "disk/src/",
     "transfer/src/",
     "node-agent/src/",
+    "storage/src/",
     "coordinator/src/access/",
+    "coordinator/src/admission/",
     "coordinator/src/agents/devices",
     "coordinator/src/cleanup/",
     "coordinator/src/export/",
     "coordinator/src/image/",
+    "coordinator/src/storage/",
 ];
 
 /// Files there whose reasons are the log's and the metrics' alone.
-const INSIDE: &[&str] = &["coordinator/src/image/error.rs"];
+const INSIDE: &[&str] = &[
+    "coordinator/src/admission/review.rs",
+    "coordinator/src/image/error.rs",
+];
 
 /// What a reason stands behind.
 const BEFORE: &[&str] = &[
@@ -37,14 +46,28 @@ const BEFORE: &[&str] = &[
     "not_ready(",
 ];
 
-/// Reasons that the README does not name.
+/// What stands before a reason that more words follow, which are none.
+const FIRST: &[&str] = &[
+    "changing(",
+    "hopeless(",
+    "lacking(",
+    "unhealthy(",
+    "warned(",
+    ".problem(",
+];
+
+/// Reasons that no document names.
 pub fn check(root: &Path, files: &[SourceFile]) -> anyhow::Result<Vec<String>> {
-    let path = root.join("README.md");
-    let readme = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    Ok(missing(files, &readme))
+    let mut documents = String::new();
+    for name in DOCUMENTS {
+        let path = root.join(name);
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        documents.push_str(&text);
+    }
+    Ok(missing(files, &documents))
 }
 
-fn missing(files: &[SourceFile], readme: &str) -> Vec<String> {
+fn missing(files: &[SourceFile], documents: &str) -> Vec<String> {
     let concerned = |file: &&SourceFile| {
         PLACES.iter().any(|place| file.path.starts_with(place))
             && !INSIDE.contains(&file.path.as_str())
@@ -53,11 +76,10 @@ fn missing(files: &[SourceFile], readme: &str) -> Vec<String> {
     let mut found = Vec::new();
     for file in files.iter().filter(concerned) {
         for reason in reasons(&file.text) {
-            if !readme.contains(&format!("`{reason}`")) {
+            if !documents.contains(&format!("`{reason}`")) {
                 let path = &file.path;
-                found.push(format!(
-                    "{path}: README.md does not say what {reason} means"
-                ));
+                let names = DOCUMENTS.join(" or ");
+                found.push(format!("{path}: {names} does not say what {reason} means"));
             }
         }
     }
@@ -82,6 +104,13 @@ fn reasons(text: &str) -> BTreeSet<&str> {
                 false => value(rest),
             };
             found.extend(words(&rest[..end]));
+        }
+    }
+    for before in FIRST {
+        for rest in behind(text, before) {
+            let rest = rest.trim_start();
+            let first = rest.starts_with('"').then(|| words(rest).next()).flatten();
+            found.extend(first.filter(|word| rest[1..].starts_with(word)));
         }
     }
     found
@@ -162,6 +191,11 @@ fn f() {
         "for people",
     );
     let other = call("NoReasonEither");
+    let judged = hopeless(
+        "FifthReason",
+        says("Available"),
+    );
+    let same = hopeless(reason, "NotThis");
 }
 #[cfg(test)]
 mod tests { fn reason() { "TestReason" } }
@@ -170,7 +204,13 @@ mod tests { fn reason() { "TestReason" } }
     #[test]
     fn reasons_are_found_where_they_are_given() {
         let found: Vec<_> = reasons(SOURCE).into_iter().collect();
-        let expected = ["FirstReason", "FourthReason", "SecondReason", "ThirdReason"];
+        let expected = [
+            "FifthReason",
+            "FirstReason",
+            "FourthReason",
+            "SecondReason",
+            "ThirdReason",
+        ];
         assert_eq!(found, expected);
     }
 
@@ -181,7 +221,7 @@ mod tests { fn reason() { "TestReason" } }
             text: SOURCE.into(),
         };
         let files = [file("coordinator/src/image/plan.rs"), file("api/src/x.rs")];
-        let readme = "`FirstReason`, `SecondReason`, ThirdReason, `FourthReason`";
+        let readme = "`FirstReason`, `SecondReason`, ThirdReason, `FourthReason`, `FifthReason`";
         let found = missing(&files, readme);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains("ThirdReason"), "{found:?}");

@@ -44,6 +44,7 @@ struct World {
     removing: Vec<SettledDevice>,
     osds: Vec<Osd>,
     sick: bool,
+    unknown: bool,
 }
 
 impl World {
@@ -58,6 +59,18 @@ impl World {
             cluster: all,
             removing: Vec::new(),
             sick: false,
+            unknown: false,
+        }
+    }
+
+    fn known(&self) -> Osds {
+        match self.unknown {
+            true => Osds::unknown(Problem {
+                reason: "OsdsAsked",
+                message: "Ceph is asked".into(),
+                waiting: true,
+            }),
+            false => Osds::known(self.osds.clone()),
         }
     }
 
@@ -81,7 +94,7 @@ impl World {
             wanted: &self.wanted,
             dropped: &dropped,
             removing: &self.removing,
-            osds: &self.osds,
+            osds: &self.known(),
             ceph: &ceph,
         })
     }
@@ -175,16 +188,32 @@ fn a_device_that_is_wanted_again_stays() {
     assert!(world.plan().action.is_none() && world.osds.len() == 4);
 }
 
+#[test]
+fn what_is_not_known_is_waited_for() {
+    let mut world = World::new(Some(RemovalPolicy::PurgeOsds), 3);
+    world.act(true);
+    world.act(true);
+    world.unknown = true;
+    let plan = world.plan();
+    assert_eq!(plan.action, None);
+    assert_eq!(plan.problems[0].reason, "OsdsAsked");
+    assert_eq!(world.removing, [device("d", "d")]);
+}
+
 proptest! {
     /// Whatever the order of looks, of Ceph's work and of failures to apply:
     /// it ends, only the one OSD is gone, and it was safe (see `act`).
     #[test]
     fn it_ends_and_only_the_one_is_gone(
-        looks in prop::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 0..40),
+        looks in prop::collection::vec(
+            (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
+            0..40,
+        ),
     ) {
         let mut world = World::new(Some(RemovalPolicy::PurgeOsds), 3);
-        for (applied, sick, moved) in looks {
+        for (applied, sick, moved, unknown) in looks {
             world.sick = sick;
+            world.unknown = unknown;
             if moved && let Some(osd) = world.osds.iter_mut().find(|osd| !osd.is_in) {
                 osd.safe_to_destroy = Some(true);
             }
@@ -192,6 +221,7 @@ proptest! {
             prop_assert!(world.osds.iter().filter(|osd| osd.id < 3).all(|osd| osd.is_in && osd.runs));
         }
         world.sick = false;
+        world.unknown = false;
         for _ in 0..12 {
             if let Some(osd) = world.osds.iter_mut().find(|osd| !osd.is_in) {
                 osd.safe_to_destroy = Some(true);

@@ -17,6 +17,8 @@ use tar::{Builder, EntryType, Header};
 pub struct Image {
     /// `NAME:TAG`.
     pub name: String,
+    /// More names of it.
+    pub aliases: Vec<String>,
     /// What is in it, by absolute name.
     pub contents: BTreeMap<String, Content>,
     /// The command.
@@ -67,10 +69,16 @@ fn write_with_layer(image: &Image, path: &Path, layer_path: &Path) -> Result<()>
         "config": config.descriptor("application/vnd.oci.image.config.v1+json"),
         "layers": [layer.descriptor("application/vnd.oci.image.layer.v1.tar")],
     }));
-    let mut entry = manifest.descriptor("application/vnd.oci.image.manifest.v1+json");
-    // kubelet asks for the full name, which has a registry and a repository.
-    entry["annotations"] = json!({"io.containerd.image.name": full_name(&image.name)});
-    let index = json!({"schemaVersion": 2, "manifests": [entry]});
+    // One entry for each name. kubelet asks for the full one, which has a
+    // registry and a repository.
+    let named = |name: &String| {
+        let mut entry = manifest.descriptor("application/vnd.oci.image.manifest.v1+json");
+        entry["annotations"] = json!({"io.containerd.image.name": full_name(name)});
+        entry
+    };
+    let names = std::iter::once(&image.name).chain(&image.aliases);
+    let entries: Vec<Value> = names.map(named).collect();
+    let index = json!({"schemaVersion": 2, "manifests": entries});
 
     let mut archive = Builder::new(BufWriter::new(File::create(path)?));
     append(
@@ -250,6 +258,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let image = Image {
             name: "a:1".to_owned(),
+            aliases: vec!["b:1".to_owned()],
             contents: BTreeMap::from([
                 ("/bin/x".to_owned(), Content::Text("x".to_owned())),
                 ("/bin/y".to_owned(), Content::Link("x".to_owned())),

@@ -5,6 +5,7 @@ mod disk;
 mod export;
 mod inventory;
 mod rollback;
+mod storage;
 
 use e2e::cluster::{Cluster, Scope};
 use hypercloud_api::VirtualMachineImage;

@@ -1,0 +1,92 @@
+//! What the cluster is like, as a specification is judged by it (client
+//! required).
+
+use std::collections::BTreeSet;
+
+use hypercloud_storage::admission::Ground;
+use hypercloud_storage::decide::{operator_key, running};
+use hypercloud_storage::device::{Known, in_cluster};
+use hypercloud_storage::health::cluster_key;
+use hypercloud_storage::object::{Key, Seen};
+use hypercloud_storage::version::{KubernetesVersion, Running};
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
+use kube::{Client, Error as KubeError};
+use serde_json::Value;
+
+use super::review::Change;
+use crate::shell::error::ObserveError;
+use crate::storage::nodes;
+
+/// What one look saw.
+#[derive(Clone, Debug)]
+pub struct Look {
+    known: Known,
+    running: Running,
+    kubernetes: Option<KubernetesVersion>,
+}
+
+impl Look {
+    /// What the decision needs of it.
+    pub fn ground(&self) -> Ground<'_> {
+        Ground {
+            known: &self.known,
+            running: self.running,
+            kubernetes: self.kubernetes,
+        }
+    }
+}
+
+/// Looks at what `change` has to do with.
+pub async fn look(client: &Client, change: &Change) -> Result<Look, ObserveError> {
+    let (cluster_key, operator_key) = (cluster_key(), operator_key());
+    let (cluster, operator, kubernetes) = tokio::try_join!(
+        object(client, &cluster_key, "cephclusters", "the CephCluster"),
+        object(client, &operator_key, "deployments", "Rook's operator"),
+        nodes::kubernetes(client),
+    )?;
+    let in_cluster = cluster.as_ref().map(in_cluster).unwrap_or_default();
+    let old = change.old.iter().flat_map(|old| &old.storage.nodes);
+    let named = old.chain(&change.new.storage.nodes);
+    let wanted: BTreeSet<&str> = named
+        .map(|node| node.hostname.as_str())
+        .chain(in_cluster.iter().map(|(hostname, _)| hostname.as_str()))
+        .collect();
+    let nodes = nodes::read(client, &wanted).await?;
+    let seen: Seen = cluster.into_iter().chain(operator).collect();
+    Ok(Look {
+        running: running(&change.status.components, &seen),
+        kubernetes,
+        known: Known {
+            hostnames: nodes.hostnames,
+            inventories: nodes.inventories,
+            settled: change.status.devices.clone(),
+            in_cluster,
+        },
+    })
+}
+
+/// One object; none where it, or its kind, is not there.
+async fn object(
+    client: &Client,
+    key: &Key,
+    plural: &str,
+    what: &'static str,
+) -> Result<Option<Value>, ObserveError> {
+    let reading = |source: KubeError| ObserveError::Read { what, source };
+    let version = key.api_version.rsplit('/').next().unwrap_or_default();
+    let kind = GroupVersionKind::gvk(key.group(), version, &key.kind);
+    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+    let namespace = key.namespace.as_deref().unwrap_or_default();
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
+    let found = match api.get(&key.name).await {
+        Ok(object) => Some(object),
+        // Of a kind that is not there the API server says so in plain text.
+        Err(KubeError::Api(status)) if status.code == 404 => None,
+        Err(error) => return Err(reading(error)),
+    };
+    let value = found.map(|object| serde_json::to_value(&object));
+    value
+        .transpose()
+        .map_err(|error| reading(KubeError::SerdeError(error)))
+}

@@ -1,0 +1,106 @@
+//! Rook, Ceph and the drivers fail and come back at random, and the status is
+//! compared with what is true.
+
+use std::time::{Duration, Instant};
+
+use e2e::storage::ground::Ground;
+use e2e::storage::{self, LIMIT, orders};
+use hypercloud_api::StorageState;
+use rand::Rng;
+use rand::seq::IndexedRandom;
+
+/// How long OK may be said while something is not well.
+const WRONG: Duration = Duration::from_secs(30);
+
+/// What can go wrong, and is wrong from the moment it is ordered.
+const FAILURES: &[(&str, &str)] = &[
+    ("health", "HEALTH_WARN"),
+    ("health", "HEALTH_ERR"),
+    ("ceph", "silent"),
+    ("reconcile", "fail"),
+    ("pool", "Failure"),
+    ("object-store", "Failure"),
+    ("user", "Failure"),
+    ("bucket", "Failed"),
+    ("down", "rook-ceph-osd-0"),
+    ("down", "rook-ceph-osd-1"),
+    ("down", "rook-ceph.rbd.csi.ceph.com-ctrlplugin"),
+    ("down", "rook-ceph.rbd.csi.ceph.com-nodeplugin"),
+    ("down", "rook-ceph-operator"),
+];
+
+/// How long the run is: `HCS_CHAOS_SECONDS`, or two minutes.
+pub fn duration() -> Duration {
+    let text = std::env::var("HCS_CHAOS_SECONDS").ok();
+    let seconds = text.and_then(|text| text.parse().ok()).unwrap_or(120);
+    Duration::from_secs(seconds)
+}
+
+pub async fn it_is_never_ok_for_long_while_something_is_not(ground: &Ground) -> anyhow::Result<()> {
+    let cluster = &ground.cluster;
+    ground.installed().await?;
+    let end = Instant::now() + duration();
+    let mut broken: Option<Instant> = None;
+    let mut next = Instant::now();
+    let mut now: Vec<(&str, &str)> = Vec::new();
+    let (mut flips, mut looks, mut worst) = (0_u32, 0_u32, Duration::ZERO);
+    let mut pace = tokio::time::interval(Duration::from_millis(250));
+    while Instant::now() < end {
+        pace.tick().await;
+        if Instant::now() >= next {
+            let (orders, stays) = dice();
+            orders::give(cluster, &orders).await?;
+            broken = match orders.is_empty() {
+                true => None,
+                // One failure after another is one time of being unwell.
+                false => broken.or_else(|| Some(Instant::now())),
+            };
+            next = Instant::now() + stays;
+            now = orders;
+            flips += 1;
+        }
+        let since = broken;
+        let status = storage::status(cluster).await?;
+        looks += 1;
+        let says_ok = matches!(status.state, Some(StorageState::Ok | StorageState::Warning));
+        if let (true, Some(since)) = (says_ok, since) {
+            worst = worst.max(since.elapsed());
+            anyhow::ensure!(
+                since.elapsed() <= WRONG,
+                "{:?} after {:?} with {now:?}",
+                status.state,
+                since.elapsed()
+            );
+        }
+    }
+    orders::clear(cluster).await?;
+    let begun = Instant::now();
+    storage::is_ok(cluster, LIMIT).await?;
+    println!(
+        "{flips} flips, {looks} looks; OK was wrong for {:.1} s at most, and right again after {:.1} s",
+        worst.as_secs_f64(),
+        begun.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+/// What is ordered next, and for how long: mostly for moments, and now and
+/// then for so long that it has to be seen.
+fn dice() -> (Vec<(&'static str, &'static str)>, Duration) {
+    let mut rng = rand::rng();
+    let mut orders: Vec<(&str, &str)> = Vec::new();
+    let count = *[0, 0, 1, 1, 1, 2].choose(&mut rng).unwrap_or(&1);
+    for _ in 0..count {
+        if let Some(order) = FAILURES.choose(&mut rng)
+            && orders.iter().all(|(key, _)| key != &order.0)
+        {
+            orders.push(*order);
+        }
+    }
+    let millis = match rng.random_range(0..3) {
+        0 => rng.random_range(100..2_000),
+        1 => rng.random_range(2_000..12_000),
+        _ => rng.random_range(12_000..40_000),
+    };
+    (orders, Duration::from_millis(millis))
+}

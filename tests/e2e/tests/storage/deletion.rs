@@ -1,0 +1,143 @@
+//! How storage goes, and when it does not.
+
+use std::time::Instant;
+
+use anyhow::Context;
+use e2e::storage::ground::Ground;
+use e2e::storage::objects::{CEPH_CLUSTER, Object, all, deployment};
+use e2e::storage::{self, INSTALLATION, LIMIT, NOTICED};
+use e2e::system;
+use hypercloud_api::StorageState;
+use hypercloud_storage::object::LABEL_STAGE;
+use hypercloud_storage::{BLOCK, ROOK_NAMESPACE};
+use serde_json::{Value, json};
+
+const TOOLS: Object<'_> = deployment(ROOK_NAMESPACE, "rook-ceph-tools");
+
+async fn uid(ground: &Ground, object: &Object<'_>) -> anyhow::Result<Value> {
+    let found = object.get(&ground.cluster).await?;
+    Ok(found.context("it is not there")?["metadata"]["uid"].clone())
+}
+
+pub async fn without_the_confirmation_everything_stays(ground: &Ground) -> anyhow::Result<()> {
+    let cluster = &ground.cluster;
+    let spec = ground.installed().await?;
+    let before = (
+        uid(ground, &CEPH_CLUSTER).await?,
+        uid(ground, &TOOLS).await?,
+    );
+    let devices = storage::status(cluster).await?.devices;
+    storage::delete(cluster).await?;
+    storage::gone(cluster, NOTICED).await?;
+    let after = (
+        uid(ground, &CEPH_CLUSTER).await?,
+        uid(ground, &TOOLS).await?,
+    );
+    assert_eq!(before, after);
+    let ceph = CEPH_CLUSTER.get(cluster).await?.unwrap_or_default();
+    assert!(ceph["metadata"]["deletionTimestamp"].is_null(), "{ceph}");
+
+    // A new one takes it up, with the devices that Ceph has.
+    storage::set(cluster, &spec).await?;
+    let status = storage::is_ok(cluster, INSTALLATION).await?;
+    let links = |devices: &[hypercloud_api::SettledDevice]| -> Vec<String> {
+        devices.iter().map(|device| device.by_id.clone()).collect()
+    };
+    assert_eq!(links(&status.devices), links(&devices));
+    let after = (
+        uid(ground, &CEPH_CLUSTER).await?,
+        uid(ground, &TOOLS).await?,
+    );
+    assert_eq!(before, after);
+    Ok(())
+}
+
+pub async fn with_it_everything_goes_once_nothing_is_used(ground: &Ground) -> anyhow::Result<()> {
+    let cluster = &ground.cluster;
+    let mut spec = ground.installed().await?;
+    spec["cleanup"] = json!({
+        "confirmation": "yes-really-destroy-data",
+        "definitions": "Remove",
+    });
+    storage::set(cluster, &spec).await?;
+    storage::is_ok(cluster, NOTICED).await?;
+    let scope = cluster.scope("in-use").await?;
+    let claim = Object {
+        api_version: "v1",
+        kind: "PersistentVolumeClaim",
+        namespace: &scope.namespace,
+        name: "disk",
+    };
+    let wants = json!({
+        "metadata": {"namespace": scope.namespace},
+        "spec": {
+            "storageClassName": BLOCK,
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    claim.create(cluster, wants).await?;
+
+    storage::delete(cluster).await?;
+    let name = format!("PersistentVolumeClaim {}/disk", scope.namespace);
+    let in_use = |status: &hypercloud_api::HyperCloudStorageStatus| {
+        status.state == Some(StorageState::Deleting) && status.deletion_blockers.contains(&name)
+    };
+    let what = "names who uses it";
+    let status = storage::becomes(cluster, what, NOTICED, in_use).await?;
+    let message = status.message.unwrap_or_default();
+    assert!(message.contains(&name), "{message}");
+    assert!(
+        TOOLS.get(cluster).await?.is_some(),
+        "something went already"
+    );
+
+    // Whoever leads next still knows.
+    let leader = system::living_leader(cluster).await?;
+    system::kill(cluster, &leader).await?;
+    let begun = Instant::now();
+    claim.delete(cluster).await?;
+    TOOLS.gone(cluster, LIMIT).await?;
+    // In the midst of it the next one dies too.
+    let leader = system::living_leader(cluster).await?;
+    system::kill(cluster, &leader).await?;
+    storage::gone(cluster, LIMIT).await?;
+    println!(
+        "gone {:.1} s after nothing was used",
+        begun.elapsed().as_secs_f64()
+    );
+    system::all_ready(cluster, "coordinator").await?;
+
+    let left = left(ground).await?;
+    assert!(left.is_empty(), "{left:#?}");
+    scope.close().await?;
+    ground.restore().await
+}
+
+/// What there still is of the installation, in all the cluster.
+async fn left(ground: &Ground) -> anyhow::Result<Vec<String>> {
+    let cluster = &ground.cluster;
+    let used = |name: &str| name.ends_with("snapshot.storage.k8s.io");
+    let everything = all(cluster, None, None).await?;
+    let of_it = everything.iter().filter(|listed| {
+        let is_definition = listed.kind == "CustomResourceDefinition";
+        let ours = ["ceph.rook.io", "csi.ceph.io", "objectbucket.io"];
+        // The cluster has snapshots of its own, whose definitions are in use.
+        listed.label(LABEL_STAGE).is_some() && !(is_definition && used(&listed.name))
+            || is_definition && ours.iter().any(|group| listed.name.ends_with(group))
+            || listed.kind == "Namespace" && listed.name == ROOK_NAMESPACE
+            || listed.namespace == ROOK_NAMESPACE
+            || listed.kind == "CSIDriver" && listed.name.starts_with(ROOK_NAMESPACE)
+            || matches!(listed.kind.as_str(), "ConfigMap" | "Secret")
+                && listed.name == hypercloud_storage::OBJECT_STORE
+    });
+    Ok(of_it
+        .map(|listed| {
+            let finalizers = &listed.object["metadata"]["finalizers"];
+            format!(
+                "{} {}/{} {finalizers}",
+                listed.kind, listed.namespace, listed.name
+            )
+        })
+        .collect())
+}
