@@ -28,6 +28,10 @@ unit: ## The tests that need no cluster
 e2e: ## The end-to-end tests alone, on the cluster that is up
 	@tests/e2e.sh
 
+.PHONY: delivery
+delivery: ## The chart and the overlays alone; takes the system away from the cluster
+	@tests/delivery.sh
+
 .PHONY: bench-import bench-export bench-devices bench
 bench-import: ## Imports timed beside their peers; ROWS=zlib,zstd RUNS=5
 	@bench/packages.sh && bench/import.sh

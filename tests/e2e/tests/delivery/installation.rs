@@ -33,6 +33,7 @@ async fn the_chart_carries_the_system_through_its_life() -> anyhow::Result<()> {
     let cluster = Cluster::connect().await?;
     let ground = Ground::make().await?;
     step("the API server takes the overlays", overlays_are_taken)?;
+    step("nothing is left of what was done before", cleared)?;
     let release = Release::new(ground.as_ref().map(Ground::spec));
     let before = inventories(&cluster).await?;
     step("Helm takes over what kubectl installed", || {
@@ -107,7 +108,22 @@ async fn with_storage(ground: &Ground, release: &Release) -> anyhow::Result<()> 
     storage::is_ok(cluster, LIMIT).await?;
     ground.remove().await?;
     step("it goes for good", || release.uninstall())?;
-    gone(cluster).await
+    gone(cluster).await?;
+    without_rights(cluster, release).await
+}
+
+/// Without the rights over the whole cluster, all but the storage is there, and
+/// nothing is tried that they were needed for.
+async fn without_rights(cluster: &Cluster, release: &Release) -> anyhow::Result<()> {
+    let values = "storage.enabled=false,storage.allowed=false";
+    step("it does without the rights for a storage", || {
+        release.install(&["--set", values])
+    })?;
+    devices::all_current(cluster).await?;
+    let logs = system::logs(cluster).await?;
+    let refused = logs.lines().find(|line| line.contains("forbidden"));
+    anyhow::ensure!(refused.is_none(), "{refused:?}");
+    release.uninstall()
 }
 
 /// Does something, and says how long it took.
@@ -235,6 +251,14 @@ async fn gone(cluster: &Cluster) -> anyhow::Result<()> {
     )?;
     anyhow::ensure!(definitions.lines().count() == 7, "{definitions}");
     Ok(())
+}
+
+/// Deletes all images, disks and the like, while there is somebody to do it:
+/// their finalizers would keep their definitions.
+fn cleared() -> anyhow::Result<()> {
+    let kinds = "virtualmachinevolumeexports,virtualmachinevolumerollbacks,virtualmachinepvcs,virtualmachineimages";
+    let words = ["delete", kinds, "--all", "--all-namespaces", "--timeout"];
+    tool("kubectl", &[&words[..], &[READY]].concat()).map(drop)
 }
 
 /// Leaves nothing of the system, so that the cluster is as a fresh one.
