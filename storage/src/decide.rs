@@ -316,6 +316,7 @@ impl<'a> Course<'a> {
             inventories: view.inventories.clone(),
             settled: self.before.devices.clone(),
             in_cluster: cluster.map(device::in_cluster).unwrap_or_default(),
+            removing: ground::going(&self.before.removing, view.osds),
         };
         if self.is_lost() {
             return self.lost(&known);

@@ -62,6 +62,7 @@ pub async fn look(client: &Client, change: &Change) -> Result<Look, ObserveError
             inventories: nodes.inventories,
             settled: change.status.devices.clone(),
             in_cluster,
+            removing: change.status.removing.clone(),
         },
     })
 }

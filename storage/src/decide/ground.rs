@@ -2,13 +2,15 @@
 
 use hypercloud_api::conditions::set;
 use hypercloud_api::{
-    FailureDomain, HyperCloudStorageStatus, RunningVersions, StorageCluster, StorageComponent,
+    FailureDomain, HyperCloudStorageStatus, RunningVersions, SettledDevice, StorageCluster,
+    StorageComponent,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::ROOK_NAMESPACE;
 use crate::health::cluster_key;
 use crate::object::{Key, Seen};
+use crate::plan::removal::{Osd, Osds};
 use crate::stage::{self, By, STAGES, Stage};
 use crate::state::{Problem, Whole, conditions};
 use crate::version::{Running, Target, Version};
@@ -95,6 +97,20 @@ pub(super) fn taken_up(seen: &Seen) -> Vec<StorageComponent> {
             ..StorageComponent::default()
         })
         .collect()
+}
+
+/// Devices that are being given up and of which there still is an OSD, as far as
+/// that is known.
+pub(super) fn going(removing: &[SettledDevice], osds: &Osds) -> Vec<SettledDevice> {
+    let has = |osds: &[Osd], device: &SettledDevice| {
+        let mut osds = osds.iter();
+        osds.any(|osd| osd.hostname == device.hostname && osd.device == device.by_id)
+    };
+    let is_there = |device: &&SettledDevice| {
+        let known = osds.list.as_deref();
+        known.is_none_or(|osds| has(osds, device))
+    };
+    removing.iter().filter(is_there).cloned().collect()
 }
 
 /// What runs, as it is reported.

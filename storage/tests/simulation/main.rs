@@ -244,6 +244,41 @@ fn a_ceph_cluster_that_is_lost_is_not_made_anew() {
 }
 
 #[test]
+fn a_device_that_is_wanted_again_stays() {
+    let goes_on = |world: &mut World, done: fn(&World) -> bool| {
+        for _ in 0..50 {
+            if done(world) {
+                return;
+            }
+            world.coordinate(ALL);
+            world.live();
+            world.pass(5);
+        }
+        panic!("{:?} {}", world.osds, world.message());
+    };
+    let has_four = |world: &World| {
+        let serving = world.osds.iter().filter(|osd| osd.is_in && osd.runs);
+        let status = world.resource.status.clone().unwrap_or_default();
+        serving.count() == 4 && world.devices().len() == 4 && status.removing.is_empty()
+    };
+    let mut world = installed(NEW);
+    let four = spec(NEW, &["a", "b", "c", "d"]).storage;
+    world.change(|s| s.storage = four.clone());
+    goes_on(&mut world, has_four);
+    world.change(|s| {
+        s.storage.nodes.pop();
+        s.storage.removal = Some(hypercloud_api::RemovalPolicy::PurgeOsds);
+    });
+    goes_on(&mut world, |world| {
+        world.osds.iter().any(|osd| !osd.is_in) && world.devices().len() == 3
+    });
+    world.change(|s| s.storage.nodes.clone_from(&four.nodes));
+    goes_on(&mut world, has_four);
+    until(&mut world, StorageState::Ok);
+    assert!(has_four(&world));
+}
+
+#[test]
 fn files_that_are_not_at_hand_are_fetched_and_change_nothing() {
     let mut world = World::new(NEW);
     world.files = Files::None;

@@ -181,7 +181,10 @@ impl World {
     }
 
     fn inventories(&self) -> BTreeMap<String, NodeDevices> {
-        let used: BTreeSet<(String, String)> = self.devices().into_iter().collect();
+        // Also of an OSD that was told to go the data is there until it is gone.
+        let osds = self.osds.iter();
+        let osds = osds.map(|osd| (osd.hostname.clone(), osd.device.clone()));
+        let used: BTreeSet<(String, String)> = self.devices().into_iter().chain(osds).collect();
         let of = |host: &str, names: &[String]| {
             let devices = names.iter().enumerate().map(|(n, name)| {
                 let letter = char::from(b'a' + u8::try_from(n).unwrap());
