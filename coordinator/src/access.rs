@@ -113,6 +113,31 @@ pub struct DefaultStore {
     pub secret: Option<String>,
     /// Name of the ConfigMap with certificates to trust.
     pub ca_config_map: Option<String>,
+    /// The claim whose bucket it is, once there is one, where the operator
+    /// named no store.
+    pub claim: Option<SystemClaim>,
+}
+
+/// An ObjectBucketClaim of the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemClaim {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name, and that of its ConfigMap and Secret.
+    pub name: String,
+}
+
+impl SystemClaim {
+    /// The ConfigMap that says where the bucket is, or the Secret that lets
+    /// in there.
+    pub fn reference(&self, kind: Kind) -> Reference {
+        Reference {
+            whose: Whose::Operator,
+            kind,
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
 }
 
 /// A source or an object as the agents are asked for it.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{ArgAction, Args, Parser, ValueEnum};
 
-use crate::access::DefaultStore;
+use crate::access::{DefaultStore, SystemClaim};
 use crate::image::size::Overhead;
 
 /// Reconciles HyperCloud Storage's custom resources.
@@ -57,6 +57,8 @@ pub struct Config {
 #[derive(Clone, Debug, Default, Args)]
 pub struct ObjectStoreConfig {
     /// Its http:// or https:// address; Amazon's for the region by default.
+    /// Where neither it, nor the region, nor the Secret is set, the store is
+    /// the one that HyperCloudStorage installed, once there is one.
     #[arg(long = "object-store-endpoint", env = "OBJECT_STORE_ENDPOINT", value_parser = endpoint)]
     pub endpoint: Option<String>,
 
@@ -83,7 +85,8 @@ pub struct ObjectStoreConfig {
 }
 
 impl Config {
-    /// The store, with the namespace of what it is reached by.
+    /// The store, with the namespace of what it is reached by. Where the
+    /// operator names none, it is the bucket that `HyperCloudStorage` claims.
     pub fn default_store(&self) -> DefaultStore {
         let ObjectStoreConfig {
             endpoint,
@@ -92,6 +95,11 @@ impl Config {
             secret,
             ca_config_map,
         } = self.object_store.clone();
+        let is_named = endpoint.is_some() || region.is_some() || secret.is_some();
+        let claim = SystemClaim {
+            namespace: hypercloud_storage::SYSTEM_NAMESPACE.to_owned(),
+            name: hypercloud_storage::OBJECT_STORE.to_owned(),
+        };
         DefaultStore {
             namespace: self.namespace.clone(),
             endpoint,
@@ -99,6 +107,7 @@ impl Config {
             path_style,
             secret,
             ca_config_map,
+            claim: Some(claim).filter(|_| !is_named),
         }
     }
 }
@@ -145,9 +154,16 @@ mod tests {
         assert!(config.storage);
         let store = DefaultStore {
             namespace: "n".into(),
+            claim: Some(SystemClaim {
+                namespace: "hypercloud-storage".into(),
+                name: "hypercloud-objects".into(),
+            }),
             ..DefaultStore::default()
         };
         assert_eq!(config.default_store(), store);
+        let amazon = base.into_iter().chain(["--object-store-region=there"]);
+        let amazon = Config::try_parse_from(amazon).unwrap().default_store();
+        assert_eq!(amazon.claim, None);
         let store = [
             "--object-store-endpoint=http://s3.example",
             "--object-store-path-style=false",
@@ -159,6 +175,7 @@ mod tests {
         let store = config.default_store();
         assert_eq!(store.endpoint.as_deref(), Some("http://s3.example"));
         assert_eq!(store.path_style, Some(false));
+        assert_eq!(store.claim, None);
         let bad = base
             .into_iter()
             .chain(["--object-store-endpoint=s3.example"]);

@@ -193,7 +193,13 @@ impl<'a> Course<'a> {
             let before = components.iter().find(|c| c.name == stage.name);
             let own = ground::version(stage, &components);
             let (turn, version) = match &step.what {
-                Move::Wait(why) => (Turn::Waiting(why.clone()), stage.version(target)),
+                Move::Wait(why) => {
+                    // By the time of its turn its files are there.
+                    let mut files = render::files(stage, target);
+                    files.retain(|wanted| !matches!(view.files.get(wanted), Some(Ok(_))));
+                    self.decision.fetch.extend(files);
+                    (Turn::Waiting(why.clone()), stage.version(target))
+                }
                 Move::Apply => {
                     let is_installed = own == Some(stage.version(target));
                     let judgement = self.apply(stage, target, &storage, look, is_installed);

@@ -32,8 +32,8 @@ pub enum Which {
     Labelled(&'static str),
     /// All.
     All,
-    /// Those of Rook's namespace with these names. Nobody but their owner
-    /// needs to list objects that may hold anything.
+    /// Those with these names, in Rook's namespace where the kind has any:
+    /// what may hold anything is not listed.
     Named(&'static [&'static str]),
 }
 
@@ -139,6 +139,13 @@ pub const KINDS: &[Kind] = &[
         Metadata,
     ),
     cluster(
+        "storage.k8s.io/v1",
+        "CSIDriver",
+        "csidrivers",
+        &[Named(&[crate::RBD_DRIVER, crate::CEPHFS_DRIVER])],
+        Metadata,
+    ),
+    cluster(
         "snapshot.storage.k8s.io/v1",
         "VolumeSnapshotClass",
         "volumesnapshotclasses",
@@ -198,6 +205,15 @@ impl Kind {
             .unwrap_or(("", self.api_version))
     }
 
+    /// The namespace that these of its objects are in, where that is one.
+    #[must_use]
+    pub fn place(&self, which: Which) -> Option<&'static str> {
+        match which {
+            Rooks | Labelled(_) | Named(_) => self.namespaced.then_some(ROOK_NAMESPACE),
+            Staged | All => None,
+        }
+    }
+
     /// Whether the status of its objects says something, so that a change of
     /// one is worth a look at once.
     #[must_use]
@@ -207,15 +223,6 @@ impl Kind {
 }
 
 impl Which {
-    /// The namespace that the objects are in, where that is one.
-    #[must_use]
-    pub fn namespace(self) -> Option<&'static str> {
-        match self {
-            Self::Rooks | Self::Labelled(_) | Self::Named(_) => Some(ROOK_NAMESPACE),
-            Self::Staged | Self::All => None,
-        }
-    }
-
     /// The labels that the objects have.
     #[must_use]
     pub fn labels(self) -> Option<&'static str> {
@@ -247,7 +254,9 @@ mod tests {
     #[test]
     fn what_has_no_namespace_is_not_looked_for_in_one() {
         for kind in KINDS.iter().filter(|kind| !kind.namespaced) {
-            assert!(kind.which.iter().all(|which| which.namespace().is_none()));
+            assert!(kind.which.iter().all(|which| kind.place(*which).is_none()));
         }
+        let pools = Kind::of(&Key::namespaced(ROOK, "CephBlockPool", "n", "p")).unwrap();
+        assert_eq!(pools.place(Rooks), Some(ROOK_NAMESPACE));
     }
 }

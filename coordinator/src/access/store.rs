@@ -4,12 +4,16 @@
 //! endpoint is never served with the operator's keys, nor with the agents'
 //! own, or everybody who can make one could have requests signed for a server
 //! of his.
+//!
+//! The operator's store is the one that the coordinator was told of, else the
+//! bucket that was claimed for the system, as soon as its claim was met, else
+//! Amazon's.
 
 use hypercloud_api::CaReference;
 
 use super::authorities::{certificates, of_resource};
 use super::wanted::WantedObject;
-use super::{Content, Kind, Objects, Reference, Scope, content, invalid, pair, text};
+use super::{Content, Kind, Objects, Reference, Scope, SystemClaim, content, invalid, pair, text};
 use crate::agents::source::{ObjectPlace, Signing, Stored};
 use crate::holder::Problem;
 
@@ -59,6 +63,12 @@ pub(super) fn references(asked: Asked<'_>, scope: Scope<'_>) -> Vec<Reference> {
             .to_vec(),
         Owner::Resource => Vec::new(),
         Owner::System => {
+            if let Some(claim) = &scope.store.claim {
+                let map = claim.reference(Kind::ConfigMap);
+                let secret = claim.reference(Kind::Secret);
+                let secret = Some(secret).filter(|_| asked.secret.is_none());
+                return std::iter::once(map).chain(secret).collect();
+            }
             let secret = scope.store.secret.as_deref();
             let ca = scope.store.ca_config_map.as_deref();
             let secret = secret.filter(|_| asked.secret.is_none());
@@ -91,15 +101,20 @@ pub(super) fn object(
         .secret
         .map(|name| scope.of_resource(Kind::Secret, name));
     let mut without = Signing::Anonymous;
-    match owner(object) {
-        Owner::Claim(claim) => {
+    let private = authorities.is_some();
+    match (owner(object), met(scope, objects)) {
+        (Owner::Claim(claim), _) => {
             let map = scope.of_resource(Kind::ConfigMap, claim);
-            let private = authorities.is_some();
             claimed(&mut place, &map, content(objects, &map)?, private)?;
             secret.get_or_insert_with(|| scope.of_resource(Kind::Secret, claim));
         }
-        Owner::Resource => {}
-        Owner::System => {
+        (Owner::Resource, _) => {}
+        (Owner::System, Some((claim, content))) => {
+            let map = claim.reference(Kind::ConfigMap);
+            claimed(&mut place, &map, content, private)?;
+            secret.get_or_insert_with(|| claim.reference(Kind::Secret));
+        }
+        (Owner::System, None) => {
             let store = scope.store;
             place.endpoint = store.endpoint.clone();
             place.region = place.region.or_else(|| store.region.clone());
@@ -123,6 +138,13 @@ pub(super) fn object(
         signing,
         authorities,
     })
+}
+
+/// The system's claim and its ConfigMap, where it has one.
+fn met<'a>(scope: Scope<'a>, objects: &'a Objects) -> Option<(&'a SystemClaim, &'a Content)> {
+    let claim = scope.store.claim.as_ref()?;
+    let map = objects.get(&claim.reference(Kind::ConfigMap))?;
+    Some((claim, map.as_ref()?))
 }
 
 /// Fills in what an ObjectBucketClaim's ConfigMap says, where the resource does

@@ -8,7 +8,7 @@ use hypercloud_api::{
     ExportPhase, ExportReadFrom, RollbackPhase, VirtualMachineVolumeExport,
     VirtualMachineVolumeRollback, names,
 };
-use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::{Client, Error as KubeError, ResourceExt};
@@ -52,6 +52,7 @@ pub async fn observe(
     let mut restored = restored(client, namespace, &uid).await?;
     explain(client, namespace, restored.as_mut(), &mut holders).await;
     let agents = agents_seen(agents, &export, &holders);
+    let default_keys = lets_in(client, store, &export).await?;
     let mut seen = Observation {
         snapshot: own_snapshot(client, namespace, &export).await?,
         export,
@@ -64,12 +65,31 @@ pub async fn observe(
         restored,
         holders,
         agents,
-        default_keys: store.secret.is_some(),
+        default_keys,
     };
     if is_of_interest(&seen) {
         around(client, namespace, &mut seen).await?;
     }
     Ok(Some(seen))
+}
+
+/// Whether the operator's Secret lets in at the store, where the export names
+/// none.
+async fn lets_in(
+    client: &Client,
+    store: &DefaultStore,
+    export: &VirtualMachineVolumeExport,
+) -> Result<bool, ObserveError> {
+    let named = &export.spec.object_store;
+    let claim = store.claim.as_ref();
+    let is_elsewhere = named.endpoint.is_some() || named.object_bucket_claim.is_some();
+    let Some(claim) = claim.filter(|_| !is_elsewhere) else {
+        return Ok(store.secret.is_some());
+    };
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &claim.namespace);
+    let map = maps.get_metadata_opt(&claim.name).await;
+    let map = map.map_err(reading("the default object store's claim"))?;
+    Ok(map.is_some())
 }
 
 /// Whether the claim still matters to the export. What cannot be its name is

@@ -64,7 +64,7 @@ pub async fn list(
     which: Which,
     much: Much,
 ) -> Result<Option<Vec<Value>>, KubeError> {
-    let path = DynamicObject::url_path(&resource(kind), which.namespace());
+    let path = DynamicObject::url_path(&resource(kind), kind.place(which));
     let request = Request::new(path);
     let mut params = ListParams::default().limit(PAGE);
     if let Some(labels) = which.labels() {

@@ -333,7 +333,7 @@ impl Source {
         match (self, wanted.place(spec.manifests.as_ref())) {
             (Self::Web(Ok(web)), Place::Address(address)) => {
                 let got = web.get(&address).await;
-                got.map_err(|trouble| trouble.of(path, address, is_mirror))
+                got.map_err(|trouble| trouble.of(path, web::shown(&address), is_mirror))
             }
             (Self::Web(Err(authorities)), _) => Err(authorities.of(path)),
             (Self::Maps(maps), _) => maps.file(wanted),

@@ -92,7 +92,7 @@ async fn named(
 ) -> Result<Option<Vec<Value>>, KubeError> {
     let mut found = Vec::new();
     for name in names {
-        let object = dynamic::get(client, kind, which.namespace(), name, Much::Metadata).await?;
+        let object = dynamic::get(client, kind, kind.place(which), name, Much::Metadata).await?;
         found.extend(object);
     }
     Ok(Some(found))

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::stream::{self, StreamExt, TryStreamExt};
 use hypercloud_api::{InventoryState, NodeDeviceCleanup, NodeDeviceInventory};
 use hypercloud_inventory::Inventory;
 use hypercloud_storage::device::NodeDevices;
@@ -24,8 +25,9 @@ use crate::inventory::observe::node_seen;
 use crate::inventory::plan::is_of;
 use crate::shell::error::ObserveError;
 
-/// How many objects are asked for at once: an inventory may have a megabyte.
-const PAGE: u32 = 50;
+/// How many inventories are asked for at once. Each by its name: one may have a
+/// megabyte, and most nodes of a large cluster have nothing to do with this.
+const AT_ONCE: usize = 8;
 
 /// The cluster's nodes.
 #[derive(Clone, Debug, Default)]
@@ -45,11 +47,11 @@ pub async fn read(client: &Client, wanted: &BTreeSet<&str>) -> Result<Nodes, Obs
         hostnames.extend(node.hostname.as_deref());
     }
     // Of a label that two nodes have it is not known which of them is meant.
-    let of = |hostname: &str| hostnames.iter().filter(|other| **other == hostname).count();
+    let count = |hostname: &str| hostnames.iter().filter(|other| **other == hostname).count();
     let asked: BTreeMap<&str, (&str, &NodeSeen)> = nodes
         .iter()
         .filter_map(|(name, node)| Some((name.as_str(), (node.hostname.as_deref()?, node))))
-        .filter(|(_, (hostname, _))| wanted.contains(hostname) && of(hostname) == 1)
+        .filter(|(_, (hostname, _))| wanted.contains(hostname) && count(hostname) == 1)
         .collect();
     let mut inventories = BTreeMap::new();
     if !asked.is_empty() {
@@ -86,29 +88,34 @@ async fn metadata(client: &Client) -> Result<Vec<(String, NodeSeen)>, ObserveErr
     Ok(list.items.iter().map(seen).collect())
 }
 
-/// The devices of the nodes of these names. An inventory that cannot be read,
-/// or is of a former node of that name, is none.
+/// The devices of the nodes of these names.
 async fn devices(
     client: &Client,
     asked: &BTreeMap<&str, (&str, &NodeSeen)>,
 ) -> Result<BTreeMap<String, NodeDevices>, ObserveError> {
-    let all: Api<DeserializeGuard<NodeDeviceInventory>> = Api::all(client.clone());
-    let mut found = BTreeMap::new();
-    let mut page = ListParams::default().limit(PAGE);
-    loop {
-        let list = all.list(&page).await.map_err(reading("the inventories"))?;
-        for inventory in list.items.into_iter().filter_map(|read| read.0.ok()) {
-            let name = inventory.name_any();
-            let node = asked.get(name.as_str());
-            if node.is_some_and(|(_, node)| is_of(&inventory, &node.uid)) {
-                found.insert(name, told(inventory));
-            }
-        }
-        match list.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => page = page.continue_token(&next),
-            None => return Ok(found),
-        }
+    let mut looks = Vec::new();
+    for (name, (_, node)) in asked {
+        looks.push(of(client.clone(), (*name).to_owned(), node.uid.clone()));
     }
+    let found = stream::iter(looks).buffer_unordered(AT_ONCE);
+    let found: Vec<(String, Option<NodeDevices>)> = found.try_collect().await?;
+    let known = |(name, devices): (String, Option<_>)| Some((name, devices?));
+    Ok(found.into_iter().filter_map(known).collect())
+}
+
+/// The devices of one node. An inventory that cannot be read, or is of a
+/// former node of that name, is none.
+async fn of(
+    client: Client,
+    name: String,
+    uid: String,
+) -> Result<(String, Option<NodeDevices>), ObserveError> {
+    let all: Api<DeserializeGuard<NodeDeviceInventory>> = Api::all(client);
+    let found = all.get_opt(&name).await;
+    let found = found.map_err(reading("the inventories"))?;
+    let inventory = found.and_then(|read| read.0.ok());
+    let own = inventory.filter(|inventory| is_of(inventory, &uid));
+    Ok((name, own.map(told)))
 }
 
 fn told(inventory: NodeDeviceInventory) -> NodeDevices {

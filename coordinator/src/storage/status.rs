@@ -30,6 +30,8 @@ pub fn goes_on(old: Option<&HyperCloudStorageStatus>, new: &HyperCloudStorageSta
 pub fn again(status: &HyperCloudStorageStatus) -> Duration {
     let seconds = match status.state.unwrap_or_default() {
         StorageState::Ok | StorageState::Warning => 10,
+        // Everything that may be in use is listed for it.
+        StorageState::Deleting if !status.deletion_blockers.is_empty() => 10,
         StorageState::Error => 5,
         StorageState::Installing | StorageState::Upgrading | StorageState::Deleting => 2,
     };

@@ -72,7 +72,7 @@ async fn watch(client: Client, kind: &'static Kind, kick: Arc<Notify>) {
     let resource = resource(kind);
     // Rook's own, where there are others too: those change with it.
     let which = kind.which.last().copied().unwrap_or(Which::All);
-    let objects: Api<PartialObjectMeta<DynamicObject>> = match which.namespace() {
+    let objects: Api<PartialObjectMeta<DynamicObject>> = match kind.place(which) {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use hypercloud_coordinator::admission::certificate::Certificate;
 use hypercloud_coordinator::admission::register::{ensure, keep};
+use hypercloud_coordinator::health;
+use hypercloud_coordinator::metrics::Metrics;
 use hypercloud_coordinator::tls::issue::KeyedCertificate;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
@@ -153,4 +155,33 @@ async fn what_cannot_be_used_leaves_the_one_before_in_use() {
         assert!(webhook.certificate.set(&broken).is_err());
     }
     webhook.allowed(Value::Null, storage("n", &["sdb"])).await;
+}
+
+#[tokio::test]
+async fn a_replica_is_ready_once_it_can_answer() {
+    let certificate = Arc::new(Certificate::default());
+    let shown = Arc::clone(&certificate);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let metrics = Arc::new(Metrics::default());
+    let is_ready = move || shown.is_set();
+    let serving = tokio::spawn(health::serve(listener, metrics, is_ready, stop.clone()));
+    let asked = async |path: &str| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.split(' ').nth(1).map(str::to_owned).unwrap()
+    };
+    assert_eq!(
+        (asked("/readyz").await, asked("/healthz").await),
+        ("503".into(), "200".into())
+    );
+    let kept = ensure(&cluster().client(), "system", Timestamp::now()).await;
+    certificate.set(&kept.unwrap()).unwrap();
+    assert_eq!(asked("/readyz").await, "200");
+    stop.cancel();
+    serving.await.unwrap().unwrap();
 }

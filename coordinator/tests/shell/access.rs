@@ -3,7 +3,8 @@
 
 use super::*;
 use fake::{probed, transferring};
-use hypercloud_coordinator::agents::source::Place;
+use hypercloud_coordinator::access::SystemClaim;
+use hypercloud_coordinator::agents::source::{Place, Signing, Source};
 use secrecy::ExposeSecret;
 
 const SECRET: &str = "/api/v1/namespaces/team/secrets/login";
@@ -182,4 +183,69 @@ async fn a_job_that_waits_for_its_access_is_given_it() {
     let error = reconcile(&context, "team", "disk").await.unwrap_err();
     assert!(error.is_retryable());
     assert_eq!((asked.lock().unwrap().len(), requests.left()), (1, 0));
+}
+
+/// A look at an image in the default object store, which is the bucket that
+/// was claimed for the system where `met` says so; what the agent was asked
+/// with, and what was written.
+async fn from_default_store(met: bool) -> (Source, String) {
+    let mut image = image();
+    image["spec"]["source"] =
+        json!({"objectStore": {"bucketName": "hypercloud-objects", "objectName": "disk"}});
+    image["status"] = json!({"phase": "Pending"});
+    let mut script = Script::default();
+    look(&mut script, &image);
+    let path = |kind: &str| format!("/api/v1/namespaces/system/{kind}/bucket");
+    match met {
+        true => {
+            let map = json!({"metadata": {"name": "bucket"}, "data": {
+                "BUCKET_HOST": "rgw.svc", "BUCKET_PORT": "80", "BUCKET_NAME": "hypercloud-objects"}});
+            script.on("GET", &path("configmaps"), 200, map);
+            // In base64: id, and s3cret.
+            let keys = json!({"metadata": {"name": "bucket", "resourceVersion": "5"}, "data": {
+                "AWS_ACCESS_KEY_ID": "aWQ=", "AWS_SECRET_ACCESS_KEY": "czNjcmV0"}});
+            script.on("GET", &path("secrets"), 200, keys);
+        }
+        false => {
+            let none = || fake::failure(404, "NotFound");
+            script.on("GET", &path("configmaps"), 404, none());
+            script.on("GET", &path("secrets"), 404, none());
+        }
+    }
+    script.on("PATCH", &status_path(), 200, image.clone());
+    event(&mut script);
+    image["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    image["metadata"]["finalizers"] = json!([]);
+    look(&mut script, &image);
+    let agent = Agent::default();
+    let asked = agent.asked.clone();
+    let (mut context, requests) = context(script, agent);
+    context.policy.store.claim = Some(SystemClaim {
+        namespace: "system".into(),
+        name: "bucket".into(),
+    });
+    reconcile(&context, "team", "disk").await.unwrap();
+    assert_eq!(requests.left(), 0);
+    let asked = asked.lock().unwrap()[0].clone();
+    (asked, requests.body("PATCH", &status_path()).to_string())
+}
+
+#[tokio::test]
+async fn the_systems_bucket_is_the_default_store_once_there_is_one() {
+    for (met, expected) in [(true, Some("http://rgw.svc:80")), (false, None)] {
+        let (asked, written) = from_default_store(met).await;
+        let Place::Object { object, signing } = asked.place else {
+            panic!("no object");
+        };
+        assert_eq!(object.endpoint.as_deref(), expected);
+        match (met, signing) {
+            (true, Signing::Keys { id, key, .. }) => {
+                assert_eq!(id.expose_secret(), "id");
+                assert_eq!(key.expose_secret(), "s3cret");
+            }
+            (false, Signing::DefaultChain) => {}
+            other => panic!("{other:?}"),
+        }
+        assert!(!written.contains("s3cret") && !written.contains("czNjcmV0"));
+    }
 }

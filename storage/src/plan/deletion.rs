@@ -21,7 +21,7 @@ use hypercloud_api::DefinitionsPolicy;
 use crate::health::cluster_key;
 use crate::object::{Key, Seen};
 use crate::stage::STAGES;
-use crate::{ROOK_CONFIRMATION, ROOK_NAMESPACE};
+use crate::{CEPHFS_DRIVER, RBD_DRIVER, ROOK_CONFIRMATION, ROOK_NAMESPACE};
 
 /// What is done next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +122,11 @@ fn within(layer: Layer, view: &View<'_>) -> Option<Step> {
                 .filter(|key| key.group() == "csi.ceph.io")
                 .filter(|key| key.namespace.as_deref() == Some(ROOK_NAMESPACE));
             view.remove(keys.cloned().collect())
+        }
+        Layer::CsiDrivers => {
+            let drivers = [RBD_DRIVER, CEPHFS_DRIVER].into_iter();
+            let key = |name| Key::cluster("storage.k8s.io/v1", "CSIDriver", name);
+            view.remove(drivers.map(key).collect())
         }
         Layer::SnapshotController if view.foreign_snapshots => None,
         Layer::SnapshotController => within(Layer::Stage("snapshot-controller"), view),

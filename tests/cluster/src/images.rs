@@ -57,15 +57,26 @@ fn load_image(settings: &Settings, nodes: &[Node], image: &Image) -> Result<()> 
         std::process::id()
     ));
     let loaded = archive::write(image, &archive)
-        .and_then(|()| {
-            nodes
-                .iter()
-                .try_for_each(|each| node::load_image(each, &archive))
-        })
+        .and_then(|()| import(nodes, &archive))
         .with_context(|| format!("load the image {}", image.name));
     // The archive has served, whatever came of it.
     let _ = fs::remove_file(&archive);
     loaded
+}
+
+/// Imports the archive into every node, at the same time.
+fn import(nodes: &[Node], archive: &Path) -> Result<()> {
+    std::thread::scope(|scope| {
+        let imports: Vec<_> = nodes
+            .iter()
+            .map(|each| scope.spawn(|| node::load_image(each, archive)))
+            .collect();
+        imports.into_iter().try_for_each(|import| {
+            import
+                .join()
+                .unwrap_or_else(|_| bail!("an import did not come to its end"))
+        })
+    })
 }
 
 /// The images that the cluster itself needs.

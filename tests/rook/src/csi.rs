@@ -13,7 +13,7 @@ use crate::{api, daemon, follow, pod, probe};
 /// Port of the manifest's probes.
 const PORT: u16 = 8081;
 /// How often it looks.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(2);
 /// What keeps a profile until the operator let it go.
 const FINALIZER: &str = "csi.ceph.com/cleanup";
 /// By which a CSIDriver says whose it is.

@@ -38,6 +38,8 @@ pub struct Operator {
     looked: Option<(Instant, Orders)>,
     /// When a reconcile failed last.
     failed: Option<Instant>,
+    /// The cluster that was given its supplies, and when.
+    supplied: Option<(Value, Instant)>,
     /// The cluster whose nodes are being cleaned.
     pub cleaning: Option<tokio::task::JoinHandle<()>>,
     /// What Ceph remembers of the OSDs.
@@ -77,6 +79,7 @@ pub async fn run(client: &Client) -> anyhow::Result<()> {
         image,
         looked: None,
         failed: None,
+        supplied: None,
         cleaning: None,
         written: String::new(),
     };
@@ -175,7 +178,23 @@ impl Operator {
         if seen == self.written {
             return;
         }
-        let data = serde_json::json!({osd::SEEN: seen});
+        let mut data = serde_json::json!({osd::SEEN: seen});
+        if !look
+            .deployments
+            .iter()
+            .any(|object| osd::of(object).is_some())
+        {
+            // A Ceph without an OSD knows of none that is out, whatever one
+            // before it knew.
+            let name = crate::MEMORY;
+            let former = api::get(&self.client, api::CONFIG_MAP, Some(crate::NAMESPACE), name);
+            let former = former.await.ok().flatten().unwrap_or_default();
+            for key in former["data"].as_object().into_iter().flatten() {
+                if key.0.starts_with("out-") {
+                    data[key.0] = Value::Null;
+                }
+            }
+        }
         if api::remember(&self.client, data).await.is_ok() {
             self.written = seen;
         }

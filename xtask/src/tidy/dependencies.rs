@@ -81,6 +81,11 @@ const RULES: &[Rule] = &[
         never: &["kube", "tokio"],
     },
     Rule {
+        folder: "tests/rook",
+        siblings: &["hypercloud-storage"],
+        never: &["tonic", "reqwest"],
+    },
+    Rule {
         folder: "tests/store",
         siblings: &[],
         never: &["kube", "aws-sdk-s3"],

@@ -26,7 +26,7 @@ pub(super) fn delays(
     );
     let (first, most) = match (is_near, is_another) {
         (true, _) => (1, 4),
-        (false, true) => (3, 24),
+        (false, true) => (2, 24),
         (false, false) => (1, 24),
     };
     Backoff {
@@ -61,6 +61,6 @@ mod tests {
         assert!(longest(&gone, None) <= 120 * second);
         let first = |error| delays(error, None, 5 * second).delay("p", 1);
         assert!(first(&gone) <= 10 * second);
-        assert!(first(&wrong) >= 15 * second);
+        assert!(first(&wrong) >= 10 * second);
     }
 }

@@ -166,8 +166,20 @@ fn next(url: &Url, location: &str) -> Result<Url, Trouble> {
     Ok(next)
 }
 
+/// An address as people may read it.
+pub(super) fn shown(address: &str) -> String {
+    match Url::parse(address) {
+        Ok(mut url) if url.password().is_some() => {
+            // Fails for addresses without a host, which have no password.
+            let _ = url.set_password(None);
+            url.into()
+        }
+        _ => address.to_owned(),
+    }
+}
+
 /// Refuses what is no address of a web server, and one that holds credentials:
-/// they would stand in a status.
+/// those belong into a Secret, and nothing here reads one.
 fn judge(url: &Url) -> Result<(), Trouble> {
     if !matches!(url.scheme(), "http" | "https") {
         let why = format!("{} is neither http nor https", url.scheme());
@@ -203,6 +215,17 @@ mod tests {
         assert_eq!(to("//b.example/z").unwrap(), "https://b.example/z");
         assert!(matches!(to("http://a.example/"), Err(Trouble::Refused(_))));
         assert!(matches!(to("file:///etc"), Err(Trouble::Refused(_))));
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        assert_eq!(
+            shown("https://me:word@a.example/x"),
+            "https://me@a.example/x"
+        );
+        for address in ["http://a.example/m/../x", "no address"] {
+            assert_eq!(shown(address), address);
+        }
     }
 
     #[test]

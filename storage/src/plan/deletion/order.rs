@@ -16,6 +16,8 @@ pub enum Layer {
     /// What the CSI operator makes drivers of; it has to be there to take
     /// them away.
     CsiResources,
+    /// What the CSI operator leaves behind of its drivers.
+    CsiDrivers,
     /// The snapshot controller, where nobody else needs it.
     SnapshotController,
     /// Custom resource definitions, by the policy.
@@ -36,6 +38,7 @@ pub const ORDER: &[Layer] = &[
     Layer::CleanupJobs,
     Layer::CsiResources,
     Layer::Stage("csi-operator"),
+    Layer::CsiDrivers,
     Layer::Stage("rook-operator"),
     Layer::Stage("rook-common"),
     Layer::SnapshotController,

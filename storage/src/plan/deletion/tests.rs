@@ -103,6 +103,8 @@ impl World {
         }
         // What Rook made beside.
         seen.insert(object(&in_rook("csi.ceph.io/v1", "ClientProfile", "made")));
+        let driver = Key::cluster("storage.k8s.io/v1", "CSIDriver", crate::RBD_DRIVER);
+        seen.insert(object(&driver));
         Self {
             seen,
             users: Users::default(),
@@ -204,6 +206,10 @@ impl World {
         if key.kind == "Driver" {
             let manager = in_rook("apps/v1", "Deployment", "ceph-csi-controller-manager");
             assert!(self.seen.has(&manager), "nobody takes the drivers away");
+        }
+        if key.kind == "CSIDriver" {
+            let manager = in_rook("apps/v1", "Deployment", "ceph-csi-controller-manager");
+            assert!(!self.seen.has(&manager), "the operator makes it again");
         }
         self.seen.remove(key);
     }

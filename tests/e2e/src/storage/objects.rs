@@ -177,11 +177,15 @@ pub async fn all(
                 other => other?,
             };
             for object in listed {
+                let mut whole = serde_json::to_value(&object)?;
+                // Items of a list do not say what they are.
+                whole["apiVersion"] = resource.api_version.as_str().into();
+                whole["kind"] = resource.kind.as_str().into();
                 found.push(Listed {
                     kind: resource.kind.clone(),
                     namespace: object.metadata.namespace.clone().unwrap_or_default(),
                     name: object.metadata.name.clone().unwrap_or_default(),
-                    object: serde_json::to_value(&object)?,
+                    object: whole,
                 });
             }
         }

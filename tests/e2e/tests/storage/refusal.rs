@@ -24,9 +24,17 @@ const SOON: Duration = Duration::from_secs(60);
 /// What the API server answers to this storage, which it does not keep: the
 /// warnings, and why not, if it is refused.
 async fn applied(cluster: &Cluster, spec: &Value) -> anyhow::Result<(Vec<String>, Option<Value>)> {
-    let query = "dryRun=All&fieldManager=e2e&force=true";
-    let request = Request::patch(format!("{PATH}/{HYPERCLOUD_STORAGE_NAME}?{query}"))
-        .header("content-type", "application/apply-patch+yaml")
+    // One that is there gets this specification, whoever wrote the former.
+    let (query, how) = match storage::look(cluster).await? {
+        Some(_) => ("fieldManager=e2e", "application/merge-patch+json"),
+        None => (
+            "fieldManager=e2e&force=true",
+            "application/apply-patch+yaml",
+        ),
+    };
+    let path = format!("{PATH}/{HYPERCLOUD_STORAGE_NAME}?dryRun=All&{query}");
+    let request = Request::patch(path)
+        .header("content-type", how)
         .body(serde_json::to_vec(&resource(spec))?.into())?;
     let response = cluster.client.send(request).await?;
     let (head, body) = response.into_parts();

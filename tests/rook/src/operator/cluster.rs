@@ -15,6 +15,8 @@ const FINALIZER: &str = "cephcluster.ceph.rook.io";
 const FORBIDDEN: [&str; 3] = ["/etc/ceph", "/rook", "/var/log/ceph"];
 /// How long it waits after a failure.
 const AGAIN: Duration = Duration::from_secs(5);
+/// How often it makes sure of what clients of Ceph need.
+const SUPPLY: Duration = Duration::from_secs(30);
 /// How often it looks at Ceph unless the CephCluster says so.
 const STATUS_INTERVAL: u64 = 60;
 
@@ -107,7 +109,15 @@ impl Operator {
             status::progressing(status, "Configuring the Ceph cluster", now);
             return Ok(());
         }
-        self.supply(cluster).await?;
+        let uid = &cluster["metadata"]["uid"];
+        let is_supplied = self
+            .supplied
+            .as_ref()
+            .is_some_and(|(whose, at)| whose == uid && at.elapsed() < SUPPLY);
+        if !is_supplied {
+            self.supply(cluster).await?;
+            self.supplied = Some((uid.clone(), Instant::now()));
+        }
         if !self.work(cluster, status, look, orders, release).await? {
             return Ok(());
         }

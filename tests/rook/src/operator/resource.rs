@@ -56,7 +56,8 @@ impl Operator {
                 info: json!({"info": {"secretName": secret}}),
                 blocked: false,
             };
-            if !api::is_going(user) && look.ceph_is_ready() {
+            let is_new = user["status"]["phase"] != "Ready" && !api::is_going(user);
+            if is_new && look.ceph_is_ready() {
                 let made = json!({
                     "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/rook",
                     "metadata": {

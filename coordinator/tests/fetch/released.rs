@@ -1,0 +1,100 @@
+//! Every file of every supported release, from copies beside the project: it
+//! is what the table says, by whichever way it came.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use hypercloud_api::{HyperCloudStorageSpec, ManifestMirror};
+use hypercloud_storage::manifest::source::Wanted;
+use hypercloud_storage::version::Version;
+use hypercloud_storage::version::table::FILES;
+
+use super::memory::Server;
+use super::site::{Reply, Site};
+use super::*;
+
+/// The mirror of the real manifests, where there is one.
+fn mirror() -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os("HCS_MANIFESTS_MIRROR") {
+        return Some(folder.into());
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .map(|folder| folder.join("shared/manifests"))
+        .find(|folder| folder.is_dir());
+    if folder.is_none() {
+        println!("skipped: there are no manifests in ../shared/manifests");
+    }
+    folder
+}
+
+fn released() -> Vec<Wanted> {
+    FILES
+        .iter()
+        .map(|file| Wanted {
+            project: file.project,
+            version: file.version,
+            file: file.file.to_owned(),
+        })
+        .collect()
+}
+
+/// Fetches every file, a release at a time, and says how long it took.
+async fn fetched(spec: &HyperCloudStorageSpec) {
+    let server = Server::default();
+    let library = library(&server, NEVER);
+    let versions: BTreeSet<Version> = FILES.iter().map(|file| file.version).collect();
+    for version in versions {
+        let wanted = released().into_iter();
+        let wanted: Vec<Wanted> = wanted.filter(|w| w.version == version).collect();
+        let begun = Instant::now();
+        assert!(library.fetch(spec, &wanted).await);
+        let took = begun.elapsed().as_millis();
+        println!("{} files of {version}: {took} ms", wanted.len());
+        let files = library.files(spec).await;
+        for wanted in wanted {
+            let objects = files[&wanted].as_ref().unwrap();
+            assert!(!objects.is_empty(), "{}", wanted.path());
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_pass_from_a_web_server() {
+    let Some(folder) = mirror() else { return };
+    let site = Site::plain().await;
+    for wanted in released() {
+        let bytes = std::fs::read(folder.join(wanted.path())).unwrap();
+        site.set(&format!("/{}", wanted.path()), Reply::File(bytes));
+    }
+    fetched(&http(&format!("http://127.0.0.1:{}", site.port()))).await;
+}
+
+#[tokio::test]
+async fn all_pass_from_a_folder() {
+    let Some(folder) = mirror() else { return };
+    let mirror = ManifestMirror {
+        folder: Some(folder.to_str().unwrap().to_owned()),
+        ..ManifestMirror::default()
+    };
+    fetched(&spec(mirror)).await;
+}
+
+#[test]
+fn the_script_that_fills_a_mirror_knows_every_file() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/manifests.sh");
+    let listed = Command::new(script).arg("list").output().unwrap();
+    assert!(listed.status.success(), "{listed:?}");
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let listed: BTreeSet<&str> = listed.lines().collect();
+    let known: Vec<String> = released()
+        .iter()
+        .map(|wanted| {
+            let address = wanted.project.address(wanted.version, &wanted.file);
+            format!("{} {address}", wanted.path())
+        })
+        .collect();
+    assert_eq!(listed, known.iter().map(String::as_str).collect());
+}
