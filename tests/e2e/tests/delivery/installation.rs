@@ -187,12 +187,9 @@ fn overlays_are_taken() -> anyhow::Result<()> {
     for name in OVERLAYS {
         let mut objects = overlay(name)?;
         let storage = objects.remove(&("HyperCloudStorage".into(), "hypercloud".into()));
-        let list = json!({
-            "apiVersion": "v1", "kind": "List",
-            "items": objects.into_values().collect::<Vec<_>>(),
-        });
+        let texts: Result<Vec<String>, _> = objects.values().map(serde_yaml::to_string).collect();
         let dry = ["apply", "--dry-run=server", "--filename", "-"];
-        storage::kubectl(&dry, &list.to_string()).with_context(|| name.to_owned())?;
+        storage::kubectl(&dry, &texts?.join("---\n")).with_context(|| name.to_owned())?;
         if let Some(storage) = storage {
             let said = storage::kubectl(&dry, &storage.to_string());
             let said = said.map_or_else(|error| error.to_string(), |_| "it was taken".into());
