@@ -31,7 +31,7 @@ fn component<'a>(world: &'a World, name: &str) -> &'a Value {
     found.unwrap_or(&Value::Null)
 }
 
-/// Kubernetes takes up every definition that is there.
+/// What the API server does of definitions.
 fn establish(world: &mut World) {
     let paths: Vec<String> = world.objects.keys().cloned().collect();
     for path in paths.iter().filter(|path| path.starts_with(DEFINITIONS)) {
