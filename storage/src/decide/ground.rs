@@ -13,7 +13,7 @@ use crate::object::{Key, Seen};
 use crate::plan::removal::{Osd, Osds};
 use crate::stage::{self, By, STAGES, Stage};
 use crate::state::{Problem, Whole, conditions};
-use crate::version::{Running, Version};
+use crate::version::{Running, Target, Version};
 
 /// Stages of which a storage that runs without a status has all.
 const GROUND: [&str; 5] = [
@@ -115,7 +115,7 @@ pub(super) fn going(removing: &[SettledDevice], osds: &Osds) -> Vec<SettledDevic
 
 /// What runs, as it is reported.
 pub(super) fn reported(components: &[StorageComponent]) -> Option<RunningVersions> {
-    let versions = super::versions(components);
+    let versions = versions(components);
     (versions != RunningVersions::default()).then_some(versions)
 }
 
@@ -152,4 +152,28 @@ pub(super) fn room(storage: &StorageCluster) -> Option<Problem> {
         ),
         waiting: false,
     })
+}
+
+/// What is to run, but for the stage's own version.
+pub(super) fn as_it_is(stage: &Stage, target: &Target, version: Version) -> Target {
+    let mut target = *target;
+    match stage.by {
+        By::Snapshotter => target.snapshotter = version,
+        By::Rook => target.rook = version,
+        By::Ceph => target.ceph = version,
+        By::Cdi => target.cdi = version,
+    }
+    target
+}
+
+/// The versions of what was ready last.
+fn versions(components: &[StorageComponent]) -> RunningVersions {
+    let of = |name: &str| {
+        let component = components.iter().find(|component| component.name == name);
+        component.and_then(|component| component.version.clone())
+    };
+    RunningVersions {
+        rook: of("rook-operator"),
+        ceph: of("ceph-cluster"),
+    }
 }

@@ -253,6 +253,32 @@ fn a_device_that_is_wanted_again_stays() {
 }
 
 #[test]
+fn a_ceph_cluster_that_is_lost_is_not_made_anew() {
+    let mut world = installed(NEW);
+    let devices = world.resource.status.clone().unwrap().devices;
+    let key = hypercloud_storage::health::cluster_key();
+    let cluster = world.seen.get(&key).unwrap().clone();
+    world.seen.remove(&key);
+    until(&mut world, StorageState::Error);
+    for _ in 0..20 {
+        world.coordinate(ALL);
+        world.live();
+    }
+    assert!(!world.seen.has(&key));
+    assert!(
+        world.message().contains("is not made anew"),
+        "{}",
+        world.message()
+    );
+    let status = world.resource.status.clone().unwrap();
+    assert_eq!(status.devices, devices);
+    // Somebody restores it.
+    world.seen.insert(cluster);
+    until(&mut world, StorageState::Ok);
+    assert_eq!(world.devices().len(), 3);
+}
+
+#[test]
 fn files_that_are_not_at_hand_are_fetched_and_change_nothing() {
     let mut world = World::new(NEW);
     world.files = Files::None;

@@ -298,6 +298,11 @@ impl World {
                 cluster["spec"]["cleanupPolicy"]["confirmation"] = json!("yes-really-destroy-data");
                 self.seen.insert(cluster);
             }
+            Some(Step::Withdraw) => {
+                let mut cluster = self.seen.get(&cluster_key()).unwrap().clone();
+                cluster["spec"]["cleanupPolicy"]["confirmation"] = Value::Null;
+                self.seen.insert(cluster);
+            }
             Some(Step::Release) => self.gone = true,
             Some(Step::RecordHosts(_) | Step::Wait { .. }) | None => {}
         }
