@@ -96,6 +96,10 @@ pub fn decide(view: &View<'_>) -> Decision {
     Course::new(view).decide()
 }
 
+/// Kinds of which nothing goes because it is asked for no more: others may
+/// have put something of their own there.
+const STAYING: [&str; 2] = ["CustomResourceDefinition", "Namespace"];
+
 /// What Ceph is given, and how it is with what it has.
 struct Given {
     storage: Storage,
@@ -454,7 +458,7 @@ impl<'a> Course<'a> {
             let seen = self.view.seen;
             let there: Vec<&Key> = seen
                 .of_stage(name)
-                .filter(|key| key.kind != "CustomResourceDefinition")
+                .filter(|key| !STAYING.contains(&key.kind.as_str()))
                 .collect();
             let standing = there.iter().filter(|key| !seen.is_going(key));
             self.decision

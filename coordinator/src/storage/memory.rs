@@ -245,9 +245,10 @@ mod tests {
             message: "m".into(),
         };
         let mut memory = Memory::default();
-        assert_eq!(memory.untold(&[notice.clone()]).len(), 1);
-        assert_eq!(memory.untold(&[notice.clone()]).len(), 0);
+        let notices = [notice];
+        assert_eq!(memory.untold(&notices).len(), 1);
+        assert_eq!(memory.untold(&notices).len(), 0);
         assert_eq!(memory.untold(&[]).len(), 0);
-        assert_eq!(memory.untold(&[notice]).len(), 1);
+        assert_eq!(memory.untold(&notices).len(), 1);
     }
 }
