@@ -2,6 +2,7 @@
 //! coordinator that dies before any of its effects.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod removal;
 mod rook;
 mod upgrade;
 mod world;
@@ -198,26 +199,6 @@ fn no_cluster_is_made_of_some_of_its_devices() {
 }
 
 #[test]
-fn a_device_that_is_given_up_goes_after_its_data() {
-    let mut world = installed(NEW);
-    world.change(|s| s.storage = spec(NEW, &["a", "b", "c", "d"]).storage);
-    until(&mut world, StorageState::Ok);
-    world.change(|s| {
-        s.storage = spec(NEW, &["a", "b", "c"]).storage;
-        s.storage.removal = Some(hypercloud_api::RemovalPolicy::PurgeOsds);
-    });
-    until(&mut world, StorageState::Ok);
-    assert_eq!(world.devices().len(), 3);
-    let osds = |world: &World| world.osds.iter().filter(|osd| osd.runs).count();
-    assert_eq!(osds(&world), 3);
-    assert!(world.resource.status.clone().unwrap().removing.is_empty());
-    // What is left could not hold the copies.
-    world.change(|s| s.storage.nodes.truncate(2));
-    until(&mut world, StorageState::Error);
-    assert_eq!((world.devices().len(), osds(&world)), (3, 3));
-}
-
-#[test]
 fn a_ceph_cluster_that_is_lost_is_not_made_anew() {
     let mut world = installed(NEW);
     let devices = world.resource.status.clone().unwrap().devices;
@@ -241,41 +222,6 @@ fn a_ceph_cluster_that_is_lost_is_not_made_anew() {
     world.seen.insert(cluster);
     until(&mut world, StorageState::Ok);
     assert_eq!(world.devices().len(), 3);
-}
-
-#[test]
-fn a_device_that_is_wanted_again_stays() {
-    let goes_on = |world: &mut World, done: fn(&World) -> bool| {
-        for _ in 0..50 {
-            if done(world) {
-                return;
-            }
-            world.coordinate(ALL);
-            world.live();
-            world.pass(5);
-        }
-        panic!("{:?} {}", world.osds, world.message());
-    };
-    let has_four = |world: &World| {
-        let serving = world.osds.iter().filter(|osd| osd.is_in && osd.runs);
-        let status = world.resource.status.clone().unwrap_or_default();
-        serving.count() == 4 && world.devices().len() == 4 && status.removing.is_empty()
-    };
-    let mut world = installed(NEW);
-    let four = spec(NEW, &["a", "b", "c", "d"]).storage;
-    world.change(|s| s.storage = four.clone());
-    goes_on(&mut world, has_four);
-    world.change(|s| {
-        s.storage.nodes.pop();
-        s.storage.removal = Some(hypercloud_api::RemovalPolicy::PurgeOsds);
-    });
-    goes_on(&mut world, |world| {
-        world.osds.iter().any(|osd| !osd.is_in) && world.devices().len() == 3
-    });
-    world.change(|s| s.storage.nodes.clone_from(&four.nodes));
-    goes_on(&mut world, has_four);
-    until(&mut world, StorageState::Ok);
-    assert!(has_four(&world));
 }
 
 #[test]
