@@ -52,7 +52,6 @@ pub async fn observe(
     let mut restored = restored(client, namespace, &uid).await?;
     explain(client, namespace, restored.as_mut(), &mut holders).await;
     let agents = agents_seen(agents, &export, &holders);
-    let default_keys = lets_in(client, store, &export).await?;
     let mut seen = Observation {
         snapshot: own_snapshot(client, namespace, &export).await?,
         export,
@@ -65,9 +64,10 @@ pub async fn observe(
         restored,
         holders,
         agents,
-        default_keys,
+        default_keys: store.secret.is_some(),
     };
     if is_of_interest(&seen) {
+        seen.default_keys = lets_in(client, store, &seen.export).await?;
         around(client, namespace, &mut seen).await?;
     }
     Ok(Some(seen))

@@ -31,7 +31,7 @@ use hypercloud_storage::manifest::source::{Place, Wanted};
 use hypercloud_storage::manifest::{self, Files, ManifestError};
 use kube::Client;
 use serde_json::Value;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 use self::config_map::Maps;
@@ -74,6 +74,8 @@ pub struct Library {
     shelf: Arc<Mutex<Shelf>>,
     /// One fetches at a time, so that nothing is fetched twice.
     turn: Arc<Mutex<()>>,
+    /// The mirror that was last asked for.
+    mirror: Arc<watch::Sender<Option<ManifestMirror>>>,
 }
 
 type Shelf = BTreeMap<Wanted, Entry>;
@@ -133,18 +135,28 @@ impl Library {
             terms,
             shelf: Arc::default(),
             turn: Arc::default(),
+            mirror: Arc::new(watch::Sender::new(None)),
         }
     }
 
     /// The files that are at hand for a specification, and what became of
     /// those that could not be had. What another specification asked for goes.
     pub async fn files(&self, spec: &HyperCloudStorageSpec) -> Files {
+        self.ask(spec);
         let mut shelf = self.shelf.lock().await;
         shelf.retain(|wanted, entry| entry.asked == Asked::of(wanted, spec));
         shelf
             .iter()
             .map(|(wanted, entry)| (wanted.clone(), entry.outcome.result()))
             .collect()
+    }
+
+    fn ask(&self, spec: &HyperCloudStorageSpec) {
+        self.mirror.send_if_modified(|mirror| {
+            let is_another = *mirror != spec.manifests;
+            mirror.clone_from(&spec.manifests);
+            is_another
+        });
     }
 
     /// Drops every file.
@@ -154,8 +166,20 @@ impl Library {
 
     /// Fetches those files that are not at hand, as far as it is time for
     /// those that failed. Says whether anything is other than it was.
+    ///
+    /// Ends as soon as another mirror is asked for: nobody who mends a
+    /// specification is to wait for a server that does not answer.
     pub async fn fetch(&self, spec: &HyperCloudStorageSpec, wanted: &[Wanted]) -> bool {
         let _turn = self.turn.lock().await;
+        self.ask(spec);
+        let mut asked = self.mirror.subscribe();
+        tokio::select! {
+            changed = self.fetch_due(spec, wanted) => changed,
+            _ = asked.wait_for(|mirror| *mirror != spec.manifests) => true,
+        }
+    }
+
+    async fn fetch_due(&self, spec: &HyperCloudStorageSpec, wanted: &[Wanted]) -> bool {
         let due = self.due(spec, wanted).await;
         if due.is_empty() {
             return false;

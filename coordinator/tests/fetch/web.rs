@@ -127,6 +127,29 @@ async fn a_server_that_hangs_or_is_gone_is_given_up() {
 }
 
 #[tokio::test]
+async fn nobody_waits_for_a_server_that_is_not_asked_any_more() {
+    let (server, hanging, other) = (Server::default(), Site::plain().await, Site::plain().await);
+    let mut terms = terms(NEVER);
+    terms.whole = NEVER;
+    let library = Library::with(server.client(), "system", terms);
+    hanging.set(PATH, Reply::Hang);
+    other.set(PATH, file());
+    let (fetching, spec) = (library.clone(), mirror(&hanging));
+    let fetched = tokio::spawn(async move { fetching.fetch(&spec, &[cdi()]).await });
+    let asked = async {
+        while hanging.asked().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let limit = Duration::from_secs(30);
+    tokio::time::timeout(limit, asked).await.unwrap();
+    assert!(library.files(&mirror(&other)).await.is_empty());
+    let ended = tokio::time::timeout(limit, fetched).await;
+    assert!(ended.unwrap().unwrap(), "nobody looks again");
+    assert_eq!(tried(&library, &mirror(&other), &cdi()).await, Ok(1));
+}
+
+#[tokio::test]
 async fn what_failed_waits_for_its_time_or_for_a_place_that_answers() {
     let (server, site) = (Server::default(), Site::plain().await);
     let library = library(&server, NEVER);

@@ -3,8 +3,8 @@
 
 use super::*;
 use fake::Requests;
-use hypercloud_coordinator::access::DefaultStore;
-use hypercloud_coordinator::agents::source::{Place, Source};
+use hypercloud_coordinator::access::{DefaultStore, SystemClaim};
+use hypercloud_coordinator::agents::source::{Place, Signing, Source};
 use hypercloud_coordinator::export::reconcile::{Context, reconcile};
 use secrecy::ExposeSecret;
 
@@ -63,16 +63,22 @@ fn look(script: &mut Script, export: &Value, around: bool) {
     script.on("GET", RESTORED, 404, none());
     script.on("GET", SNAPSHOT, 404, none());
     if around {
-        let claim = json!({"metadata": {"name": "mydisk", "uid": "claim"},
-            "spec": {"volumeName": "pv", "volumeMode": "Block"},
-            "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
-        script.on("GET", DISK, 200, claim);
-        let volume = json!({"metadata": {"name": "pv"},
-            "spec": {"csi": {"driver": "csi", "volumeHandle": "vol"}}});
-        script.on("GET", VOLUME, 200, volume);
-        script.on("GET", ROLLBACKS, 200, nothing());
-        script.on("GET", PODS, 200, nothing());
+        look_around(script);
     }
+}
+
+/// The answers to a look at the claim.
+fn look_around(script: &mut Script) {
+    let nothing = || json!({"metadata": {}, "items": []});
+    let claim = json!({"metadata": {"name": "mydisk", "uid": "claim"},
+        "spec": {"volumeName": "pv", "volumeMode": "Block"},
+        "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}});
+    script.on("GET", DISK, 200, claim);
+    let volume = json!({"metadata": {"name": "pv"},
+        "spec": {"csi": {"driver": "csi", "volumeHandle": "vol"}}});
+    script.on("GET", VOLUME, 200, volume);
+    script.on("GET", ROLLBACKS, 200, nothing());
+    script.on("GET", PODS, 200, nothing());
 }
 
 fn keys() -> Value {
@@ -122,21 +128,9 @@ async fn a_secret_that_is_missing_keeps_everything_from_being_made() {
 
 #[tokio::test]
 async fn what_lets_in_is_read_for_the_call_and_stands_nowhere() {
-    let mut export = export();
-    export["status"] = json!({"phase": "Exporting", "attempt": 0, "readFrom": "Volume",
-        "pvcUid": "claim",
-        "upload": {"jobId": "uid-0", "nodeName": "n1", "holderUid": "pod", "bytesDone": 0,
-            "bytesRead": 0, "bytesStored": 0}});
     let mut script = Script::default();
-    look(&mut script, &export, true);
-    // The holder, which no pod of the claim is.
-    let holder = json!({"metadata": {"name": "vmexport-uid-holder-0", "uid": "pod", "labels": {
-            "hypercloud.tmaxanc.com/export-uid": "uid", "hypercloud.tmaxanc.com/role": "holder"}},
-        "spec": {"nodeName": "n1", "containers": [], "volumes": [
-            {"name": "disk", "persistentVolumeClaim": {"claimName": "mydisk", "readOnly": true}}]},
-        "status": {"phase": "Running", "containerStatuses": [
-            {"name": "hold", "ready": true, "image": "", "imageID": "", "restartCount": 0}]}});
-    script.answer(PODS, json!({"metadata": {}, "items": [holder]}));
+    look(&mut script, &begun(), true);
+    script.answer(PODS, json!({"metadata": {}, "items": [holder()]}));
     script.on("GET", KEYS, 200, keys());
     let agent = Agent::default();
     let asked = agent.asked.clone();
@@ -155,10 +149,64 @@ async fn what_lets_in_is_read_for_the_call_and_stands_nowhere() {
         (object.bucket.as_str(), object.key.as_str()),
         ("vm-image", "mydisk")
     );
-    let hypercloud_coordinator::agents::source::Signing::Keys { key, .. } = signing else {
+    let Signing::Keys { key, .. } = signing else {
         panic!("no keys");
     };
     assert_eq!(key.expose_secret(), "s3cret");
+}
+
+/// An export whose upload is about to be begun.
+fn begun() -> Value {
+    let mut export = export();
+    export["status"] = json!({"phase": "Exporting", "attempt": 0, "readFrom": "Volume",
+        "pvcUid": "claim",
+        "upload": {"jobId": "uid-0", "nodeName": "n1", "holderUid": "pod", "bytesDone": 0,
+            "bytesRead": 0, "bytesStored": 0}});
+    export
+}
+
+/// The holder, which no pod of the claim is.
+fn holder() -> Value {
+    json!({"metadata": {"name": "vmexport-uid-holder-0", "uid": "pod", "labels": {
+            "hypercloud.tmaxanc.com/export-uid": "uid", "hypercloud.tmaxanc.com/role": "holder"}},
+        "spec": {"nodeName": "n1", "containers": [], "volumes": [
+            {"name": "disk", "persistentVolumeClaim": {"claimName": "mydisk", "readOnly": true}}]},
+        "status": {"phase": "Running", "containerStatuses": [
+            {"name": "hold", "ready": true, "image": "", "imageID": "", "restartCount": 0}]}})
+}
+
+#[tokio::test]
+async fn an_export_that_names_no_store_goes_to_the_systems_bucket() {
+    let mut export = begun();
+    export["spec"]["secretRef"] = Value::Null;
+    export["spec"]["objectStore"] = json!({"bucketName": "hypercloud-objects", "objectName": "x"});
+    let mut script = Script::default();
+    look(&mut script, &export, false);
+    let path = |kind: &str| format!("/api/v1/namespaces/system/{kind}/bucket");
+    let met = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"name": "bucket"}});
+    script.on("GET", &path("configmaps"), 200, met);
+    look_around(&mut script);
+    script.answer(PODS, json!({"metadata": {}, "items": [holder()]}));
+    let map = json!({"metadata": {"name": "bucket"}, "data": {
+        "BUCKET_HOST": "rgw.svc", "BUCKET_PORT": "443", "BUCKET_NAME": "hypercloud-objects"}});
+    script.on("GET", &path("configmaps"), 200, map);
+    script.on("GET", &path("secrets"), 200, keys());
+    let agent = Agent::default();
+    let asked = agent.asked.clone();
+    let (mut context, requests) = context(script, agent);
+    context.store.claim = Some(SystemClaim {
+        namespace: "system".into(),
+        name: "bucket".into(),
+    });
+    // The agent is away, as it says.
+    reconcile(&context, "team", "out").await.unwrap_err();
+    assert_eq!(requests.left(), 0);
+    let Place::Object { object, signing } = asked.lock().unwrap().remove(0).place else {
+        panic!("no object");
+    };
+    assert_eq!(object.endpoint.as_deref(), Some("https://rgw.svc:443"));
+    assert!(matches!(signing, Signing::Keys { .. }), "{signing:?}");
 }
 
 #[tokio::test]

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 const APPLIED_AGAIN: Duration = Duration::from_secs(240);
 
 const TOOLS: Object<'_> = deployment(ROOK_NAMESPACE, "rook-ceph-tools");
-const OPERATOR: Object<'_> = deployment(ROOK_NAMESPACE, "rook-ceph-operator");
 const ROLE: Object<'_> = Object {
     api_version: "rbac.authorization.k8s.io/v1",
     kind: "ClusterRole",
@@ -66,7 +65,7 @@ pub async fn what_others_change_is_put_right_and_what_they_add_stays(
         {"name": "rook-ceph-tools", "image": "docker.io/somebody/else:1"}]}}}});
     // Containers are a list: the whole of it is another's by this patch.
     TOOLS.merge(cluster, strange).await?;
-    OPERATOR
+    TOOLS
         .merge(cluster, json!({"spec": {"replicas": 2}}))
         .await?;
     ROLE.merge(cluster, json!({"rules": []})).await?;
@@ -90,7 +89,7 @@ pub async fn what_others_change_is_put_right_and_what_they_add_stays(
         found.is_some_and(|found| image(found).contains("ceph/ceph:v"))
     })
     .await?;
-    object(cluster, &OPERATOR, "has one pod", APPLIED_AGAIN, |found| {
+    object(cluster, &TOOLS, "has one pod", APPLIED_AGAIN, |found| {
         found.is_some_and(|found| found["spec"]["replicas"] == 1)
     })
     .await?;

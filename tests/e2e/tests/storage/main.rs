@@ -20,6 +20,7 @@ mod refusal;
 mod traps;
 mod upgrade;
 
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -114,14 +115,17 @@ async fn run(chosen: &[&(&'static str, Test)]) -> anyhow::Result<Vec<&'static st
         println!("test {name}");
         let begun = Instant::now();
         let limit = LIMIT + chaos::duration();
-        let ended = tokio::time::timeout(limit, test(&ground)).await;
+        let caught = AssertUnwindSafe(test(&ground)).catch_unwind();
+        let ended = tokio::time::timeout(limit, caught).await;
         let seconds = begun.elapsed().as_secs();
         match ended {
-            Ok(Ok(())) => println!("test {name} ... ok ({seconds} s)"),
+            Ok(Ok(Ok(()))) => println!("test {name} ... ok ({seconds} s)"),
             other => {
                 let why = match other {
-                    Ok(Err(error)) => format!("{error:#}"),
-                    _ => format!("not within {limit:?}"),
+                    Ok(Ok(Err(error))) => format!("{error:#}"),
+                    // What was compared was printed already.
+                    Ok(_) => "it panicked".to_owned(),
+                    Err(_) => format!("not within {limit:?}"),
                 };
                 println!("test {name} ... FAILED after {seconds} s: {why}");
                 failed.push(*name);

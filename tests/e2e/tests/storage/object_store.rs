@@ -7,14 +7,24 @@ use e2e::disk::{self, Recipe};
 use e2e::storage::coordinator::Coordinator;
 use e2e::storage::ground::Ground;
 use e2e::storage::objects::Object;
-use e2e::storage::{self, NOTICED, object, orders};
+use e2e::storage::{self, NOTICED};
 use e2e::{image, reader};
 use hypercloud_storage::{OBJECT_STORE, SYSTEM_NAMESPACE};
 use serde_json::json;
-use test_store::{BUCKET, KEYS, Setup, Store};
+use test_store::{KEYS, Setup, Store};
 
 const OBJECT: &str = "disks/golden.qcow2";
 const MIB: u64 = 1 << 20;
+
+/// What Rook makes of the bucket's claim.
+fn bucket(kind: &str) -> Object<'_> {
+    Object {
+        api_version: "v1",
+        kind,
+        namespace: SYSTEM_NAMESPACE,
+        name: OBJECT_STORE,
+    }
+}
 
 pub async fn images_that_name_none_come_from_the_bucket(ground: &Ground) -> anyhow::Result<()> {
     let cluster = &ground.cluster;
@@ -27,6 +37,7 @@ pub async fn images_that_name_none_come_from_the_bucket(ground: &Ground) -> anyh
     .make()?;
     let setup = Setup {
         address: cluster.address_for_pods().await?,
+        buckets: vec![OBJECT_STORE.to_owned()],
         ..Setup::with(OBJECT, &std::fs::read(&disk.image)?)
     };
     let store = Store::start(setup).await?;
@@ -36,29 +47,19 @@ pub async fn images_that_name_none_come_from_the_bucket(ground: &Ground) -> anyh
         store.address.ip().to_string(),
         store.address.port().to_string(),
     );
-    let place = [
-        ("bucket-host", host.as_str()),
-        ("bucket-port", port.as_str()),
-        ("bucket-name", BUCKET),
-        ("bucket-key", KEYS.0),
-        ("bucket-secret", KEYS.1),
-    ];
-    orders::give(cluster, &place).await?;
-    let map = Object {
-        api_version: "v1",
-        kind: "ConfigMap",
-        namespace: SYSTEM_NAMESPACE,
-        name: OBJECT_STORE,
-    };
-    object(cluster, &map, "tells of the bucket", NOTICED, |found| {
-        found.is_some_and(|found| found["data"]["BUCKET_PORT"] == port.as_str())
-    })
-    .await?;
+    let place = json!({"data": {
+        "BUCKET_HOST": host, "BUCKET_PORT": port, "BUCKET_NAME": OBJECT_STORE,
+    }});
+    bucket("ConfigMap").merge(cluster, place).await?;
+    let keys = json!({"stringData": {
+        "AWS_ACCESS_KEY_ID": KEYS.0, "AWS_SECRET_ACCESS_KEY": KEYS.1,
+    }});
+    bucket("Secret").merge(cluster, keys).await?;
 
     // The pods were given a store by their operator; this one was not.
     let own = Coordinator::take_over(cluster).await?;
     let scope = cluster.scope("default-store").await?;
-    let source = json!({"objectStore": {"objectName": OBJECT}});
+    let source = json!({"objectStore": {"bucketName": OBJECT_STORE, "objectName": OBJECT}});
     let imported = async {
         image::from(&scope, "golden", source, "Block").await?;
         image::ready(&scope, "golden", Duration::from_secs(120)).await?;
@@ -75,6 +76,5 @@ pub async fn images_that_name_none_come_from_the_bucket(ground: &Ground) -> anyh
     own.hand_back(cluster).await?;
     imported.context("the image does not come from the bucket")?;
     scope.close().await?;
-    orders::clear(cluster).await?;
     storage::is_ok(cluster, NOTICED).await.map(drop)
 }
