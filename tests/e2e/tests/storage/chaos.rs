@@ -12,8 +12,15 @@ use rand::seq::IndexedRandom;
 /// How long OK may be said while something is not well.
 const WRONG: Duration = Duration::from_secs(30);
 
+/// What the simulated Rook is told.
+type Order = (&'static str, &'static str);
+
+/// How the run begins, with how many seconds each lasts: so that ERROR and OK
+/// are both seen, whatever the dice say then.
+const BEGINNING: [(&[Order], u64); 2] = [(&[("health", "HEALTH_ERR")], 15), (&[], 20)];
+
 /// What can go wrong, and is wrong from the moment it is ordered.
-const FAILURES: &[(&str, &str)] = &[
+const FAILURES: &[Order] = &[
     ("health", "HEALTH_WARN"),
     ("health", "HEALTH_ERR"),
     ("ceph", "silent"),
@@ -40,37 +47,46 @@ pub async fn it_is_never_ok_for_long_while_something_is_not(ground: &Ground) -> 
     let cluster = &ground.cluster;
     ground.installed().await?;
     let end = Instant::now() + duration();
-    let mut broken: Option<Instant> = None;
+    // What is broken, and since when.
+    let mut broken: Vec<(Order, Instant)> = Vec::new();
     let mut next = Instant::now();
-    let mut now: Vec<(&str, &str)> = Vec::new();
-    let (mut flips, mut looks) = (0_u32, 0_u32);
+    let (mut flips, mut looks) = (0_usize, 0_u32);
+    let (mut well, mut unwell) = (0_u32, 0_u32);
     let mut worst = (Duration::ZERO, String::new());
     let mut pace = tokio::time::interval(Duration::from_millis(250));
     while Instant::now() < end {
         pace.tick().await;
         if Instant::now() >= next {
-            let (orders, stays) = dice();
+            let begins = BEGINNING.get(flips);
+            let (orders, stays) = begins.map_or_else(dice, |(orders, stays)| {
+                (orders.to_vec(), Duration::from_secs(*stays))
+            });
             orders::give(cluster, &orders).await?;
-            broken = match orders.is_empty() {
-                true => None,
-                // One failure after another is one time of being unwell.
-                false => broken.or_else(|| Some(Instant::now())),
-            };
+            broken.retain(|(order, _)| orders.contains(order));
+            for order in orders {
+                if broken.iter().all(|(known, _)| *known != order) {
+                    broken.push((order, Instant::now()));
+                }
+            }
             next = Instant::now() + stays;
-            now = orders;
             flips += 1;
         }
-        let since = broken;
+        let since = broken.iter().map(|(_, since)| *since).min();
         let status = storage::status(cluster).await?;
         looks += 1;
         let says_ok = matches!(status.state, Some(StorageState::Ok | StorageState::Warning));
+        match status.state {
+            Some(StorageState::Error) => unwell += 1,
+            _ if says_ok => well += 1,
+            _ => {}
+        }
         if let (true, Some(since)) = (says_ok, since) {
             if since.elapsed() > worst.0 {
-                worst = (since.elapsed(), format!("{now:?}"));
+                worst = (since.elapsed(), format!("{broken:?}"));
             }
             anyhow::ensure!(
                 since.elapsed() <= WRONG,
-                "{:?} after {:?} with {now:?}",
+                "{:?} after {:?} with {broken:?}",
                 status.state,
                 since.elapsed()
             );
@@ -79,8 +95,12 @@ pub async fn it_is_never_ok_for_long_while_something_is_not(ground: &Ground) -> 
     orders::clear(cluster).await?;
     let begun = Instant::now();
     storage::is_ok(cluster, LIMIT).await?;
+    anyhow::ensure!(
+        flips <= BEGINNING.len() || (well > 0 && unwell > 0),
+        "of {looks} looks {well} saw OK and {unwell} ERROR: nothing was compared"
+    );
     println!(
-        "{flips} flips, {looks} looks; OK was wrong for {:.1} s at most ({}), and right again after {:.1} s",
+        "{flips} flips, {looks} looks, {well} of OK and {unwell} of ERROR; OK was wrong for {:.1} s at most ({}), and right again after {:.1} s",
         worst.0.as_secs_f64(),
         worst.1,
         begun.elapsed().as_secs_f64()
@@ -90,9 +110,9 @@ pub async fn it_is_never_ok_for_long_while_something_is_not(ground: &Ground) -> 
 
 /// What is ordered next, and for how long: mostly for moments, and now and
 /// then for so long that it has to be seen.
-fn dice() -> (Vec<(&'static str, &'static str)>, Duration) {
+fn dice() -> (Vec<Order>, Duration) {
     let mut rng = rand::rng();
-    let mut orders: Vec<(&str, &str)> = Vec::new();
+    let mut orders: Vec<Order> = Vec::new();
     let count = *[0, 0, 1, 1, 1, 2].choose(&mut rng).unwrap_or(&1);
     for _ in 0..count {
         if let Some(order) = FAILURES.choose(&mut rng)
