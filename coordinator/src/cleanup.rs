@@ -14,7 +14,8 @@
 //!
 //! Invariants: no agent is asked before the device is written down, and none
 //! is asked for another one after that; a device is chosen by a current
-//! inventory, within an hour of the order; what was done or refused is done or
+//! inventory, within an hour of the order, and is none of the platform's
+//! storage; what was done or refused is done or
 //! refused once, and stays as a record.
 //!
 //! [`withhold`] is for whoever takes devices: what unfinished cleanups name is

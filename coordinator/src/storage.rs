@@ -29,6 +29,7 @@ pub mod controller;
 pub mod dynamic;
 pub mod execute;
 pub mod fetch;
+pub mod held;
 pub mod look;
 pub mod memory;
 pub mod nodes;

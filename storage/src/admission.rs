@@ -239,6 +239,7 @@ mod tests {
             )]),
             settled: Vec::new(),
             in_cluster: BTreeSet::from([("n".to_owned(), link("sda"))]),
+            removing: Vec::new(),
         }
     }
 

@@ -6,7 +6,9 @@
 
 mod blind;
 mod ground;
+mod kept;
 mod removal;
+mod upgrade;
 
 pub use self::blind::blind;
 pub use self::ground::{operator_key, running};
@@ -14,7 +16,7 @@ pub use self::ground::{operator_key, running};
 use std::collections::{BTreeMap, BTreeSet};
 
 use hypercloud_api::{
-    HyperCloudStorage, HyperCloudStorageStatus, RunningVersions, SettledDevice, StorageComponent,
+    HyperCloudStorage, HyperCloudStorageSpec, HyperCloudStorageStatus, SettledDevice,
 };
 use hypercloud_inventory::rook::Storage;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -27,13 +29,13 @@ use crate::manifest::{Files, ManifestError};
 use crate::object::{Desired, Key, Seen};
 use crate::plan::change::{self, Change, Notice};
 use crate::plan::deletion::{self, Users};
-use crate::plan::install::{self, Gate, Move, Step};
+use crate::plan::install::{self, Gate, Move};
 use crate::plan::removal as purge;
 use crate::refusal::{self, Refusals};
 use crate::render::{self, Ingredients};
-use crate::stage::{self, By, Stage};
+use crate::stage::{self, Stage};
 use crate::state::{self, Aim, Problem, Turn};
-use crate::version::{self, KubernetesVersion, Target, Version};
+use crate::version::{self, KubernetesVersion, Target};
 
 /// What one look saw.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +96,10 @@ pub fn decide(view: &View<'_>) -> Decision {
     Course::new(view).decide()
 }
 
+/// Kinds of which nothing goes because it is asked for no more: others may
+/// have put something of their own there.
+const STAYING: [&str; 2] = ["CustomResourceDefinition", "Namespace"];
+
 /// What Ceph is given, and how it is with what it has.
 struct Given {
     storage: Storage,
@@ -105,6 +111,8 @@ struct Given {
 /// A decision in the making.
 struct Course<'a> {
     view: &'a View<'a>,
+    /// What is asked for, but for what would cost copies that are there.
+    spec: HyperCloudStorageSpec,
     before: HyperCloudStorageStatus,
     problems: Vec<Problem>,
     decision: Decision,
@@ -116,14 +124,16 @@ impl<'a> Course<'a> {
         if before.components.is_empty() {
             before.components = ground::taken_up(view.seen);
         }
+        let (spec, problems) = kept::spec(&view.resource.spec, view.seen);
         Self {
             view,
+            spec,
             decision: Decision {
                 status: before.clone(),
                 ..Decision::default()
             },
             before,
-            problems: Vec::new(),
+            problems,
         }
     }
 
@@ -183,10 +193,11 @@ impl<'a> Course<'a> {
         let gate = Gate {
             ceph: &ceph,
             devices: held.as_deref(),
+            lost: self.is_lost(),
         };
         let components = self.before.components.clone();
         let steps = install::course(spec, target, &components, gate);
-        let upgrading = is_upgrading(&steps, target, &components);
+        let upgrading = upgrade::is_under_way(&steps, target, &components);
         let mut next = Vec::new();
         for step in &steps {
             let stage = step.stage;
@@ -207,13 +218,19 @@ impl<'a> Course<'a> {
                 }
                 Move::Leave(why) => {
                     let version = own.unwrap_or(stage.version(target));
-                    let target = as_it_is(stage, target, version);
+                    let target = ground::as_it_is(stage, target, version);
                     let look = Look {
                         target: &target,
                         devices,
                         ..look
                     };
-                    let mut judgement = health::stage(stage, look);
+                    // Only the version waits: what cures Ceph may be asked for
+                    // here, and what is made of the specification needs no
+                    // file of the other version.
+                    let mut judgement = match upgrade::as_applied(stage, &target, view.seen) {
+                        Some(applied) => self.apply(stage, &applied, &storage, look, true),
+                        None => health::stage(stage, look),
+                    };
                     if judgement.is_healthy() && judgement.message.is_empty() {
                         judgement.message.clone_from(why);
                     }
@@ -269,9 +286,10 @@ impl<'a> Course<'a> {
             return health::changing("Fetching", message);
         }
         let of = Ingredients {
-            spec: &self.view.resource.spec,
+            spec: &self.spec,
             target,
             storage,
+            cluster: self.view.seen.get(&cluster_key()),
             files: self.view.files,
         };
         match render::objects(stage, of) {
@@ -295,14 +313,18 @@ impl<'a> Course<'a> {
     /// from being made.
     fn devices(&mut self, upgrade: bool) -> Given {
         let view = self.view;
-        let storage = &view.resource.spec.storage;
+        let storage = &self.spec.storage.clone();
         let cluster = view.seen.get(&cluster_key());
         let known = Known {
             hostnames: view.hostnames.clone(),
             inventories: view.inventories.clone(),
             settled: self.before.devices.clone(),
             in_cluster: cluster.map(device::in_cluster).unwrap_or_default(),
+            removing: ground::going(&self.before.removing, view.osds),
         };
+        if self.is_lost() {
+            return self.lost(&known);
+        }
         let mut settlement = device::settle(&storage.nodes, &known);
         for problem in &settlement.problems {
             let waiting = problem.is_waiting();
@@ -356,6 +378,27 @@ impl<'a> Course<'a> {
         }
     }
 
+    /// Whether there was a CephCluster, and is none.
+    fn is_lost(&self) -> bool {
+        let had = stage::named("ceph-cluster")
+            .is_some_and(|stage| ground::version(stage, &self.before.components).is_some());
+        had && !self.view.seen.has(&cluster_key())
+    }
+
+    /// The devices of a CephCluster that is lost are those that it had.
+    fn lost(&self, known: &Known) -> Given {
+        let settlement = Settlement {
+            devices: self.before.devices.clone(),
+            ..Settlement::default()
+        };
+        Given {
+            storage: settlement.storage(&[]),
+            held: None,
+            ceph: self.ceph_now(known),
+            devices: 0,
+        }
+    }
+
     /// How many devices Ceph is to serve with now: one that is being given up
     /// may have stopped already.
     fn serving(&self, known: &Known) -> usize {
@@ -394,13 +437,7 @@ impl<'a> Course<'a> {
 
     /// Says what a change will cost, once: while it is not made.
     fn tell(&mut self, settlement: &Settlement, known: &Known) {
-        let key = Key::namespaced(
-            "ceph.rook.io/v1",
-            "CephBlockPool",
-            crate::ROOK_NAMESPACE,
-            crate::BLOCK,
-        );
-        let pool = self.view.seen.get(&key);
+        let pool = self.view.seen.get(&kept::pool());
         let had = pool.and_then(|pool| pool["spec"]["replicated"]["size"].as_i64());
         self.decision.notices = change::notices(&Change {
             in_cluster: &known.in_cluster,
@@ -421,7 +458,7 @@ impl<'a> Course<'a> {
             let seen = self.view.seen;
             let there: Vec<&Key> = seen
                 .of_stage(name)
-                .filter(|key| key.kind != "CustomResourceDefinition")
+                .filter(|key| !STAYING.contains(&key.kind.as_str()))
                 .collect();
             let standing = there.iter().filter(|key| !seen.is_going(key));
             self.decision
@@ -443,47 +480,5 @@ impl<'a> Course<'a> {
         ground::write(status, &whole, generation, &Time(self.view.now));
         let given_up = change::given_up(&self.before.removing, &status.removing, &status.devices);
         self.decision.notices.extend(given_up);
-    }
-}
-
-/// Whether an upgrade has begun, so that daemons restart; not one that waits.
-fn is_upgrading(steps: &[Step], target: &Target, components: &[StorageComponent]) -> bool {
-    let is_old = |step: &&Step| {
-        let version = ground::version(step.stage, components);
-        version.is_some_and(|version| version != step.stage.version(target))
-    };
-    let is_new =
-        |step: &&Step| ground::version(step.stage, components) == Some(step.stage.version(target));
-    let is_mixed = |by: By| {
-        let of = || steps.iter().filter(|step| step.stage.by == by);
-        of().any(|step| is_old(&step)) && of().any(|step| is_new(&step))
-    };
-    let begins = steps
-        .iter()
-        .any(|step| step.what == Move::Apply && is_old(&step));
-    begins || is_mixed(By::Rook) || is_mixed(By::Ceph)
-}
-
-/// What is to run, but for the stage's own version.
-fn as_it_is(stage: &Stage, target: &Target, version: Version) -> Target {
-    let mut target = *target;
-    match stage.by {
-        By::Snapshotter => target.snapshotter = version,
-        By::Rook => target.rook = version,
-        By::Ceph => target.ceph = version,
-        By::Cdi => target.cdi = version,
-    }
-    target
-}
-
-/// The versions of what was ready last.
-fn versions(components: &[StorageComponent]) -> RunningVersions {
-    let of = |name: &str| {
-        let component = components.iter().find(|component| component.name == name);
-        component.and_then(|component| component.version.clone())
-    };
-    RunningVersions {
-        rook: of("rook-operator"),
-        ceph: of("ceph-cluster"),
     }
 }

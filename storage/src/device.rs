@@ -33,6 +33,9 @@ pub struct Known {
     pub settled: Vec<SettledDevice>,
     /// Node and name of every device that the CephCluster has.
     pub in_cluster: BTreeSet<(String, String)>,
+    /// Devices that are being given up, and are Ceph's until that is done: one
+    /// that is asked for again is no other device in use.
+    pub removing: Vec<SettledDevice>,
 }
 
 /// Why a device cannot be used.
@@ -210,12 +213,18 @@ impl Settlement {
 impl Known {
     /// Whether Ceph has a device of this node.
     fn has(&self, hostname: &str) -> bool {
+        let mut going = self.removing.iter();
         self.in_cluster.iter().any(|(node, _)| node == hostname)
+            || going.any(|device| device.hostname == hostname)
     }
 
-    fn is_in_cluster(&self, hostname: &str, by_id: &str) -> bool {
-        self.in_cluster
-            .contains(&(hostname.to_owned(), by_id.to_owned()))
+    /// Whether the CephCluster has this device, or has it given up and Ceph
+    /// has not.
+    fn is_cephs(&self, hostname: &str, by_id: &str) -> bool {
+        let pair = (hostname.to_owned(), by_id.to_owned());
+        let mut going = self.removing.iter();
+        self.in_cluster.contains(&pair)
+            || going.any(|device| device.hostname == hostname && device.by_id == by_id)
     }
 
     /// What Ceph has and `devices` are not.
@@ -245,13 +254,13 @@ impl Known {
 }
 
 fn one(hostname: &str, name: &str, known: &Known) -> Result<SettledDevice, DeviceProblem> {
-    let remembered = known
-        .settled
-        .iter()
-        .find(|device| device.hostname == hostname && device.device == name);
-    if let Some(device) = remembered
-        && known.is_in_cluster(hostname, &device.by_id)
-    {
+    let mut remembered = known.settled.iter().chain(&known.removing);
+    let remembered = remembered.find(|device| {
+        device.hostname == hostname
+            && device.device == name
+            && known.is_cephs(hostname, &device.by_id)
+    });
+    if let Some(device) = remembered {
         return Ok(device.clone());
     }
     let settled = |by_id: &str, class: Option<DeviceClass>| SettledDevice {
@@ -267,7 +276,7 @@ fn one(hostname: &str, name: &str, known: &Known) -> Result<SettledDevice, Devic
     if let Some((by_id, device)) = held {
         return Ok(settled(by_id, device.device_class));
     }
-    if known.is_in_cluster(hostname, name) {
+    if known.is_cephs(hostname, name) {
         return Ok(settled(name, None));
     }
     let Some(node) = node else {
@@ -312,7 +321,7 @@ fn held<'a>(
     let links = device.identity.by_id.iter().chain(&device.identity.links);
     links
         .map(String::as_str)
-        .find(|link| known.is_in_cluster(hostname, link))
+        .find(|link| known.is_cephs(hostname, link))
         .map(|link| (link, device))
 }
 

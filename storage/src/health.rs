@@ -12,6 +12,7 @@ use hypercloud_api::HealthPolicy;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
+use crate::kind::Kind;
 use crate::object::{Desired, Key, Seen};
 use crate::stage::{Ready, Stage};
 use crate::version::Target;
@@ -135,10 +136,12 @@ pub fn stage(stage: &Stage, look: Look<'_>) -> Judgement {
         .fold(applied, Judgement::or_worse)
 }
 
-/// That an object is not there as it is meant.
+/// That an object is not there as it is meant. Of kinds that are not looked at
+/// nothing can be told.
 #[must_use]
 pub fn applying(look: Look<'_>) -> Option<Judgement> {
-    let missing = look.desired.iter().find(|d| !d.is_applied(look.seen))?;
+    let mut known = look.desired.iter().filter(|d| Kind::of(&d.key).is_some());
+    let missing = known.find(|d| !d.is_applied(look.seen))?;
     let message = format!("{} is being applied", missing.key);
     Some(changing("Applying", message))
 }

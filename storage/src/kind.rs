@@ -53,7 +53,8 @@ use Which::{All, Labelled, Named, Rooks, Staged};
 
 /// Every kind.
 pub const KINDS: &[Kind] = &[
-    cluster("v1", "Namespace", "namespaces", &[Staged], Metadata),
+    // Its status says why it does not go.
+    cluster("v1", "Namespace", "namespaces", &[Staged], Whole),
     cluster(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",

@@ -41,6 +41,8 @@ pub const CEPH_CLUSTER: &str = "rook-ceph";
 pub const BLOCK: &str = "hypercloud-block";
 /// Name of the object store, of its user, and of the bucket and its claim.
 pub const OBJECT_STORE: &str = "hypercloud-objects";
+/// Name of the Deployment that Rook makes of the object store.
+pub const GATEWAY: &str = "rook-ceph-rgw-hypercloud-objects-a";
 /// Name of the storage class that buckets are claimed from.
 pub const BUCKET_CLASS: &str = "hypercloud-bucket";
 /// Namespace of this project, in which the bucket's claim is.

@@ -54,6 +54,12 @@ impl Refused {
     fn judge(&self, key: &Key) -> Judgement {
         let said = &self.message;
         match self.code {
+            403 if said.contains("being terminated") => hopeless(
+                "NamespaceTerminating",
+                format!(
+                    "{key} waits until its namespace is gone, which somebody deletes, and is made anew then: {said}"
+                ),
+            ),
             403 => hopeless(
                 "ApplyForbidden",
                 format!(
@@ -137,6 +143,11 @@ mod tests {
         assert_eq!(reason(422, 1), Some("ApplyRefused"));
         assert_eq!(reason(403, 1), Some("ApplyForbidden"));
         assert_eq!(reason(500, 1), None);
+        let mut going = refused(&desired[0], 403, 1);
+        let message = "namespace n is forbidden because it is being terminated";
+        going.get_mut(&desired[0].key).unwrap().message = message.into();
+        let judgement = judge(&desired, &going).unwrap();
+        assert_eq!(judgement.reason, "NamespaceTerminating");
         assert_eq!(reason(500, 3), Some("ApplyFailed"));
         assert_eq!(judge(&[class("b")], &refused(&desired[0], 422, 1)), None);
     }

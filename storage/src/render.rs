@@ -25,6 +25,8 @@ pub struct Ingredients<'a> {
     pub target: &'a Target,
     /// Nodes and devices that Ceph is given.
     pub storage: &'a Storage,
+    /// The CephCluster that there is.
+    pub cluster: Option<&'a Value>,
     /// Files that were fetched.
     pub files: &'a Files,
 }
@@ -70,6 +72,7 @@ fn render(what: Rendered, of: Ingredients<'_>) -> Vec<Value> {
             of.spec,
             of.target,
             of.storage,
+            of.cluster,
             cluster::Data::Kept,
         )],
         Rendered::BlockStorage => block::objects(&of.spec.storage),

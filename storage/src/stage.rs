@@ -216,6 +216,8 @@ pub const STAGES: &[Stage] = &[
         ready: &[
             Ready::Phase("CephObjectStore", crate::OBJECT_STORE),
             Ready::Phase("CephObjectStoreUser", crate::OBJECT_STORE),
+            // Rook's phase stays as it is when no gateway runs.
+            Ready::Serving(ROOK_NS, crate::GATEWAY),
             Ready::BucketBound,
         ],
         limit: minutes(15),
@@ -297,6 +299,13 @@ pub fn wanted(spec: &HyperCloudStorageSpec) -> impl Iterator<Item = &'static Sta
 }
 
 impl Stage {
+    /// Whether all of it is made of the specification.
+    #[must_use]
+    pub fn is_rendered(&self) -> bool {
+        let mut sources = self.sources.iter();
+        !self.sources.is_empty() && sources.all(|source| matches!(source, Source::Rendered(_)))
+    }
+
     /// The version that the stage is to have.
     #[must_use]
     pub fn version(&self, target: &Target) -> Version {

@@ -68,7 +68,8 @@ pub fn templates(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, String>> {
         let file = name.rsplit('/').next().unwrap_or(name);
         files.insert(Path::new(TEMPLATES).join(file), content);
     }
-    for (slot, _) in SLOTS.iter().zip(&filled).filter(|(_, filled)| !**filled) {
+    let mut slots = SLOTS.iter().zip(&filled);
+    if let Some((slot, _)) = slots.find(|(_, filled)| !**filled) {
         bail!("{BASE} has no {} {}", slot.kind, slot.name);
     }
     Ok(files)

@@ -7,15 +7,13 @@ use hypercloud_storage::admission::Ground;
 use hypercloud_storage::decide::{operator_key, running};
 use hypercloud_storage::device::{Known, in_cluster};
 use hypercloud_storage::health::cluster_key;
-use hypercloud_storage::object::{Key, Seen};
+use hypercloud_storage::object::Seen;
 use hypercloud_storage::version::{KubernetesVersion, Running};
-use kube::api::{Api, ApiResource, DynamicObject};
-use kube::core::GroupVersionKind;
-use kube::{Client, Error as KubeError};
-use serde_json::Value;
+use kube::Client;
 
 use super::review::Change;
 use crate::shell::error::ObserveError;
+use crate::storage::held::object;
 use crate::storage::nodes;
 
 /// What one look saw.
@@ -62,31 +60,7 @@ pub async fn look(client: &Client, change: &Change) -> Result<Look, ObserveError
             inventories: nodes.inventories,
             settled: change.status.devices.clone(),
             in_cluster,
+            removing: change.status.removing.clone(),
         },
     })
-}
-
-/// One object; none where it, or its kind, is not there.
-async fn object(
-    client: &Client,
-    key: &Key,
-    plural: &str,
-    what: &'static str,
-) -> Result<Option<Value>, ObserveError> {
-    let reading = |source: KubeError| ObserveError::Read { what, source };
-    let version = key.api_version.rsplit('/').next().unwrap_or_default();
-    let kind = GroupVersionKind::gvk(key.group(), version, &key.kind);
-    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
-    let namespace = key.namespace.as_deref().unwrap_or_default();
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);
-    let found = match api.get(&key.name).await {
-        Ok(object) => Some(object),
-        // Of a kind that is not there the API server says so in plain text.
-        Err(KubeError::Api(status)) if status.code == 404 => None,
-        Err(error) => return Err(reading(error)),
-    };
-    let value = found.map(|object| serde_json::to_value(&object));
-    value
-        .transpose()
-        .map_err(|error| reading(KubeError::SerdeError(error)))
 }

@@ -105,6 +105,9 @@ async fn connection(
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
+        // One review each: the API server would send the next into a connection
+        // that is just being closed here, and does not repeat it.
+        .keep_alive(false)
         .header_read_timeout(OPENING);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);

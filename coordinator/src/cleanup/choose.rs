@@ -1,6 +1,8 @@
 //! Which device a cleanup means, and which cleanups concern the same one.
 //! Pure.
 
+use std::collections::BTreeSet;
+
 use hypercloud_api::CleanupDevice;
 use hypercloud_inventory::cleaning::{Meant, Refusal, find, may_be_cleaned};
 use hypercloud_inventory::{Device, Inventory};
@@ -110,6 +112,24 @@ pub fn before<'a>(
         .collect();
     first.sort_by(|a, b| a.age.cmp(&b.age));
     first.first().copied()
+}
+
+/// The link by which the disk of `device` is the platform's storage's, if it
+/// is one of `links`.
+pub fn of_storage<'a>(
+    inventory: Option<&Inventory>,
+    device: &CleanupDevice,
+    links: &'a BTreeSet<String>,
+) -> Option<&'a String> {
+    let disk = |device: &Device| device.disk.clone().unwrap_or_else(|| device.name.clone());
+    let own = inventory.and_then(|inventory| find(inventory, &meant(device)).ok().map(disk));
+    links.iter().find(|link| {
+        let has = |inventory| {
+            let devices = named(inventory, link);
+            devices.iter().any(|device| Some(disk(device)) == own)
+        };
+        device.by_id.as_ref() == Some(*link) || inventory.is_some_and(has)
+    })
 }
 
 fn is_same_disk(inventory: Option<&Inventory>, device: &CleanupDevice, other: &OtherSeen) -> bool {

@@ -1,6 +1,8 @@
 //! What one look at the world found. Values only: made by
 //! [`observe`](super::observe), read by everything that decides.
 
+use std::collections::BTreeSet;
+
 use hypercloud_api::{CleanupDevice, CleanupPhase, NodeDeviceCleanup, NodeDeviceCleanupStatus};
 use k8s_openapi::jiff::Timestamp;
 
@@ -21,6 +23,8 @@ pub struct Observation {
     pub devices: DevicesSeen,
     /// Other cleanups on the node that are not over.
     pub others: Vec<OtherSeen>,
+    /// Links of the node's devices that are the platform's storage's.
+    pub storage: BTreeSet<String>,
 }
 
 /// Another cleanup.

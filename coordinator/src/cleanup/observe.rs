@@ -13,6 +13,7 @@ use super::observation::{Observation, OtherSeen, age, is_over};
 use crate::agents::Agents;
 use crate::inventory::observe::node_seen;
 use crate::shell::error::ObserveError;
+use crate::storage::held;
 
 /// What there is around the cleanup `name`; `None` where it is gone, or over:
 /// records are many in the end.
@@ -32,6 +33,11 @@ pub async fn observe(
     let node = nodes.get_metadata_opt(name).await;
     let node = node.map_err(reading("the node"))?.as_ref().map(node_seen);
     let others = others(client, &cleanup).await?;
+    let hostname = node.as_ref().and_then(|node| node.hostname.as_deref());
+    let storage = match hostname {
+        Some(hostname) => held::links(client, hostname).await?,
+        None => Default::default(),
+    };
     let agent = agents.state(name);
     let devices = agents.devices(name);
     let devices = devices.of(node.as_ref().and_then(|node| node.created));
@@ -40,6 +46,7 @@ pub async fn observe(
         agent,
         devices,
         others,
+        storage,
         cleanup,
     }))
 }

@@ -9,7 +9,7 @@ use hypercloud_api::{CLEANUP_CONFIRMATION, CleanupDevice, CleanupPhase, NodeDevi
 use hypercloud_inventory::Inventory;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::choose::{before, choose};
+use super::choose::{before, choose, of_storage};
 use super::observation::{Observation, OtherSeen, age, is_over};
 use super::verdict::{Action, Plan, Verdict, failed, waiting};
 use crate::again::{Again, RECHECK};
@@ -99,6 +99,9 @@ fn begin(seen: &Observation, now: Timestamp) -> Plan {
         Ok(device) => device,
         Err((reason, message)) => return end(&reason, message),
     };
+    if let Some(link) = of_storage(Some(inventory), &device, &seen.storage) {
+        return end("DeviceOfStorage", of_the_storage(&device, link));
+    }
     if let Some(other) = first(seen, Some(inventory), &device, false) {
         return wait(
             seen,
@@ -147,6 +150,10 @@ fn go_on(seen: &Observation, device: &CleanupDevice, now: Timestamp) -> Plan {
         return given_up(loss.reason(), &loss.message(node), device);
     }
     if status.and_then(|status| status.phase) != Some(CleanupPhase::Cleaning) {
+        // Nothing was asked for yet.
+        if let Some(link) = of_storage(inventory, device, &seen.storage) {
+            return end("DeviceOfStorage", of_the_storage(device, link));
+        }
         return Plan::say(Verdict::Begun, Again::Now);
     }
     // Where nothing was learnt the agent is at it still.
@@ -174,6 +181,13 @@ fn first(
     let own = age(&seen.cleanup);
     let is_older = |other: &OtherSeen| other.age < own;
     before(inventory, device, &seen.others, is_older, is_chosen).map(|other| other.name.clone())
+}
+
+fn of_the_storage(device: &CleanupDevice, link: &str) -> String {
+    format!(
+        "{} is the platform's storage's, as {link}, so nothing is done: take it out of storage.nodes of the HyperCloudStorage, with removal PurgeOsds, and clean it once it is given up",
+        device.path
+    )
 }
 
 fn under_way(device: &CleanupDevice, other: &str) -> String {

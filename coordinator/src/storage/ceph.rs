@@ -50,7 +50,7 @@ use serde_json::{Value, json};
 
 use self::answer::Deployed;
 use self::course::{Course, JobSeen, JobState, Next, course};
-use self::task::{Setup, Task};
+use self::task::{ANNOTATION_FRESH, Setup, Task};
 use super::nodes::Nodes;
 use super::users::hosts;
 use crate::shell::error::{ExecuteError, ObserveError};
@@ -91,7 +91,7 @@ pub async fn osds(
     };
     let is_outdated = course.asking.is_none() && known.as_ref().is_ok_and(|l| outdated(l, seen));
     if (course.ask || is_outdated)
-        && let Some(problem) = ask(client, seen).await
+        && let Some(problem) = ask(client, seen, course.fresh).await
     {
         problems.push(problem);
     }
@@ -123,13 +123,16 @@ fn outdated(list: &[Osd], seen: &Seen) -> bool {
         .any(|osd| !osd.device.is_empty() && osd.runs && is_stopped(osd))
 }
 
-/// Has Ceph asked; answers with why it cannot be.
-async fn ask(client: &Client, seen: &Seen) -> Option<Problem> {
+/// Has Ceph asked, for an answer that is good for `fresh` seconds; answers
+/// with why it cannot be.
+async fn ask(client: &Client, seen: &Seen, fresh: i64) -> Option<Problem> {
     let Some(setup) = Setup::of(seen) else {
         let message = "there is no CephCluster, or no operator, to ask for its OSDs";
         return Some(waiting(message.to_owned()));
     };
-    let made = read::make(client, setup.job(Task::Look)).await;
+    let mut job = setup.job(Task::Look);
+    job["metadata"]["annotations"] = json!({ANNOTATION_FRESH: fresh.to_string()});
+    let made = read::make(client, job).await;
     made.err().map(|error| Problem {
         reason: Task::Look.failure(),
         message: format!("the job that asks Ceph for its OSDs cannot be made: {error}"),

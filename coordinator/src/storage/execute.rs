@@ -12,9 +12,10 @@ use hypercloud_storage::health::cluster_key;
 use hypercloud_storage::object::{Desired, Keep, Key};
 use hypercloud_storage::plan::deletion::Step;
 use hypercloud_storage::refusal::Asked;
-use hypercloud_storage::render::cluster::confirmation;
+use hypercloud_storage::render::cluster::{confirmation, withdrawal};
 use kube::Error as KubeError;
 use kube::api::DeleteParams;
+use serde_json::Value;
 
 use super::look::Objects;
 use super::observe::Looked;
@@ -31,7 +32,7 @@ enum Answer<T> {
     Done(T),
     /// A kind, or a namespace, is not there yet, or somebody was first: the
     /// next look tells.
-    NotYet,
+    NotYet(u16),
     Refused(u16, String),
 }
 
@@ -55,10 +56,19 @@ pub async fn execute(
         Some(Step::Delete(keys)) => changed |= delete(context, &looked.objects, keys).await?,
         Some(Step::Confirm) => {
             tracing::warn!("Rook is told to destroy the data");
-            confirm(context, resource, &looked.objects).await?;
+            tell(context, &looked.objects, confirmation(&resource.spec)).await?;
             changed = true;
         }
-        Some(Step::Release) => set_finalizer(client, resource, Finalizer::Absent).await?,
+        Some(Step::Withdraw) => {
+            tracing::warn!("Rook is told to keep the data");
+            tell(context, &looked.objects, withdrawal()).await?;
+            changed = true;
+        }
+        Some(Step::Release) => {
+            set_finalizer(client, resource, Finalizer::Absent).await?;
+            // Nobody is told that it is gone.
+            context.forget().await;
+        }
         // Written to the status.
         Some(Step::RecordHosts(_) | Step::Wait { .. }) | None => {}
     }
@@ -85,7 +95,7 @@ async fn apply(
             let (mut memory, now) = (context.memory(), Instant::now());
             match answer? {
                 Answer::Done(mark) => {
-                    let is_new = !desired.is_applied(&objects.seen);
+                    let is_new = memory.is_new(desired, objects);
                     let key = &desired.key;
                     if is_new {
                         tracing::info!(%key, "applied");
@@ -94,7 +104,7 @@ async fn apply(
                     }
                     changed |= memory.applied(desired, mark, now) || is_new;
                 }
-                Answer::NotYet => {}
+                Answer::NotYet(_) => {}
                 Answer::Refused(code, message) => {
                     let key = &desired.key;
                     tracing::warn!(%key, code, %message, "not applied");
@@ -142,7 +152,8 @@ async fn delete(context: &Context, objects: &Objects, keys: &[Key]) -> Result<bo
                 context.memory().deleted(key);
                 changed = true;
             }
-            Answer::NotYet => changed = true,
+            // What is gone makes room for the next.
+            Answer::NotYet(code) => changed |= code == 404,
             Answer::Refused(code, message) => {
                 tracing::warn!(%key, code, %message, "not deleted");
                 let (mut memory, now) = (context.memory(), Instant::now());
@@ -153,16 +164,11 @@ async fn delete(context: &Context, objects: &Objects, keys: &[Key]) -> Result<bo
     Ok(changed)
 }
 
-/// Tells Rook to destroy the data of the CephCluster that was seen.
-async fn confirm(
-    context: &Context,
-    resource: &HyperCloudStorage,
-    objects: &Objects,
-) -> Result<(), ExecuteError> {
+/// Tells Rook what becomes of the data of the CephCluster that was seen.
+async fn tell(context: &Context, objects: &Objects, mut change: Value) -> Result<(), ExecuteError> {
     let key = cluster_key();
-    let mut change = confirmation(&resource.spec);
     change["metadata"]["uid"] = uid(objects, &key).into();
-    let what = "tell Rook to destroy the data";
+    let what = "tell Rook what becomes of the data";
     dynamic::merge(&context.shell.client, &key, &change)
         .await
         .map_err(|source| ExecuteError::Write { what, source })
@@ -178,7 +184,7 @@ fn answer<T>(result: Result<T, KubeError>, what: &'static str) -> Result<Answer<
     match result {
         Ok(value) => Ok(Answer::Done(value)),
         Err(KubeError::Api(status)) => match status.code {
-            404 | 409 => Ok(Answer::NotYet),
+            code @ (404 | 409) => Ok(Answer::NotYet(code)),
             429 | 503 | 504 => {
                 let source = KubeError::Api(status);
                 Err(ExecuteError::Write { what, source })

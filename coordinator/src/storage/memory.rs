@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use hypercloud_storage::kind::Kind;
 use hypercloud_storage::object::{Desired, Keep, Key, applied};
 use hypercloud_storage::plan::change::Notice;
 use hypercloud_storage::refusal::{Asked, Refusals, Refused};
@@ -49,7 +50,7 @@ impl Memory {
         if objects.seen.is_going(key) || !self.may(key, &Asked::of(desired), now) {
             return false;
         }
-        if !desired.is_applied(&objects.seen) {
+        if self.is_new(desired, objects) {
             return true;
         }
         if desired.keep == Keep::Seeded {
@@ -60,8 +61,22 @@ impl Memory {
         };
         let age = now.saturating_duration_since(last.at);
         let is_other = last.digest.as_deref() != applied(&desired.object);
-        let is_taken = objects.marks.get(key).copied() != last.mark;
+        let mark = objects.marks.get(key).copied();
+        let is_taken = Kind::of(key).is_some() && mark != last.mark;
         is_other || age >= EVERY || (is_taken && age >= CONTESTED)
+    }
+
+    /// Whether an object is not there as it is meant. One of a kind that is not
+    /// looked at, as another release may have, is so once it was applied.
+    #[must_use]
+    pub fn is_new(&self, desired: &Desired, objects: &Objects) -> bool {
+        match Kind::of(&desired.key) {
+            Some(_) => !desired.is_applied(&objects.seen),
+            None => {
+                let last = self.applied.get(&desired.key);
+                last.is_none_or(|last| last.digest.as_deref() != applied(&desired.object))
+            }
+        }
     }
 
     /// Whether the same was not refused a moment ago.
@@ -169,6 +184,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_looked_at_is_applied_once_and_then_in_time() {
+        let start = Instant::now();
+        let object = json!({"apiVersion": "example.com/v1", "kind": "Strange",
+            "metadata": {"name": "x"}});
+        let object = Desired::new(object, Keep::Current, "s").unwrap();
+        let none = Objects::default();
+        let mut memory = Memory::default();
+        assert!(memory.is_due(&object, &none, start) && memory.is_new(&object, &none));
+        memory.applied(&object, Some(1), start);
+        assert!(!memory.is_due(&object, &none, start + Duration::from_secs(60)));
+        assert!(!memory.is_new(&object, &none));
+        assert!(memory.is_due(&object, &none, start + EVERY));
+    }
+
+    #[test]
     fn what_is_seeded_is_made_where_it_is_not_there() {
         let now = Instant::now();
         let object = desired("a", Keep::Seeded);
@@ -215,9 +245,10 @@ mod tests {
             message: "m".into(),
         };
         let mut memory = Memory::default();
-        assert_eq!(memory.untold(&[notice.clone()]).len(), 1);
-        assert_eq!(memory.untold(&[notice.clone()]).len(), 0);
+        let notices = [notice];
+        assert_eq!(memory.untold(&notices).len(), 1);
+        assert_eq!(memory.untold(&notices).len(), 0);
         assert_eq!(memory.untold(&[]).len(), 0);
-        assert_eq!(memory.untold(&[notice]).len(), 1);
+        assert_eq!(memory.untold(&notices).len(), 1);
     }
 }

@@ -24,7 +24,9 @@ pub fn notices(old: Option<&HyperCloudStorageStatus>, new: &HyperCloudStorageSta
         told.extend(of_component(before, component));
     }
     told.extend(whole(old, new));
-    if !new.deletion_blockers.is_empty() && new.deletion_blockers != old.deletion_blockers {
+    // Of many, each that goes is not worth an Event.
+    let first = new.deletion_blockers.first();
+    if first.is_some() && first != old.deletion_blockers.first() {
         let message = new.message.clone().unwrap_or_default();
         told.push(say("Deletion", true, "DeletionBlocked", message));
     }

@@ -65,6 +65,15 @@ impl Context {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets go of everything that is kept for a storage: there is none any
+    /// more.
+    pub async fn forget(&self) {
+        self.watches.keep(&self.shell.client, &[]);
+        self.library.clear().await;
+        *self.memory() = Memory::default();
+        self.shell.metrics.set_storage(None);
+    }
+
     /// Has files fetched, unless some are already, and looks again then.
     fn fetch(&self, resource: &HyperCloudStorage, wanted: Vec<Wanted>) {
         let mut fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,10 +126,7 @@ async fn round(context: &Context, name: &str) -> Result<Option<Round>, Reconcile
     let going = |resource: &HyperCloudStorage| resource.metadata.deletion_timestamp.is_some();
     let found = found.filter(|resource| held(resource) || !going(resource));
     let Some(resource) = found else {
-        context.watches.keep(&shell.client, &[]);
-        context.library.clear().await;
-        *context.memory() = Memory::default();
-        shell.metrics.set_storage(None);
+        context.forget().await;
         return Ok(None);
     };
     let round = |again| {

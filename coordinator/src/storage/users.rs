@@ -6,9 +6,10 @@
 //!   [`resources`]: what else is of this storage. [`hosts`]: nodes.
 //!   [`definitions`]: of which kinds there are objects. (client required)
 //!
-//! A kind whose definition is not there, or not any more, has no objects.
+//! A kind without a definition has no objects.
 //!
-//! Invariant: what cannot be read is an error and never taken for unused.
+//! Invariant: what cannot be read is an error, or counts as used; that the API
+//! server does not know a kind which is defined is no sign that it is unused.
 
 pub mod buckets;
 pub mod claims;
@@ -42,16 +43,16 @@ pub struct Leftovers {
 /// Looks at all of it.
 pub async fn look(client: &Client, seen: &Seen) -> Result<Leftovers, ObserveError> {
     let classes = claims::classes(client).await?;
-    let (claims, volumes) = claims::look(client, &classes).await?;
-    let snapshots = snapshots::look(client).await?;
+    let (claims, volumes) = claims::look(client, &classes, seen).await?;
+    let snapshots = snapshots::look(client, seen).await?;
     let groups = list::groups(client).await?;
     Ok(Leftovers {
         users: Users {
             claims,
             volumes,
             snapshots: snapshots.ours,
-            buckets: buckets::look(client, &classes).await?,
-            others: resources::look(client, &groups).await?,
+            buckets: buckets::look(client, &classes, seen).await?,
+            others: resources::look(client, &groups, seen).await?,
         },
         hosts: hosts::of_ceph(client).await?,
         definitions_in_use: definitions::in_use(client, &groups, seen).await?,

@@ -17,6 +17,7 @@ use hypercloud_coordinator::admission::answer::{DEADLINE, Judge};
 use hypercloud_coordinator::admission::certificate::Certificate;
 use hypercloud_coordinator::admission::{register, serve};
 use hypercloud_coordinator::metrics::Metrics;
+use hypercloud_coordinator::storage::held::links;
 use k8s_openapi::jiff::Timestamp;
 use memory::Server;
 use serde_json::{Value, json};
@@ -270,6 +271,30 @@ async fn what_runs_is_taken_into_account() {
     // Also where the storage that runs had no resource yet.
     let taken_up = webhook.review(Value::Null, older).await;
     assert_eq!(taken_up["status"]["reason"], "DowngradeRefused");
+}
+
+#[tokio::test]
+async fn what_is_the_storages_is_told_to_who_erases() {
+    let server = cluster();
+    let client = server.client();
+    assert!(links(&client, "n").await.unwrap().is_empty());
+    let mut storage = storage("n", &["sdb"]);
+    let settled =
+        |hostname: &str, link: &str| json!({"hostname": hostname, "device": "sdx", "byId": link});
+    storage["status"] = json!({"devices": [settled("n", "/b"), settled("m", "/other")],
+        "removing": [settled("n", "/c")]});
+    server.put(
+        "/apis/hypercloud.tmaxanc.com/v1alpha1/hypercloudstorages/hypercloud",
+        storage,
+    );
+    server.put(
+        CLUSTER,
+        json!({"apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+            "metadata": {"name": "rook-ceph", "namespace": "rook-ceph"},
+            "spec": {"storage": {"nodes": [{"name": "n", "devices": [{"name": "/a"}]}]}}}),
+    );
+    let found = links(&client, "n").await.unwrap();
+    assert_eq!(found.into_iter().collect::<Vec<_>>(), ["/a", "/b", "/c"]);
 }
 
 #[tokio::test]

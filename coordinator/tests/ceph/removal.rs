@@ -146,14 +146,16 @@ async fn a_ceph_that_does_not_answer_is_told_of_and_asked_again() {
 
 #[tokio::test]
 async fn an_answer_whose_pod_is_gone_is_asked_for_again() {
-    let world = World::new();
-    world.change(|state| state.trouble = Trouble::NoPods);
-    world.look().await;
-    world.pass();
-    let gone = world.look().await;
-    assert_eq!((gone.list, gone.problems[0].reason), (None, "OsdsAsked"));
-    world.change(|state| state.trouble = Trouble::None);
-    until_forgotten(&world, false).await;
+    for trouble in [Trouble::NoPods, Trouble::NoLogs] {
+        let world = World::new();
+        world.change(|state| state.trouble = trouble);
+        world.look().await;
+        world.pass();
+        let gone = world.look().await;
+        assert_eq!((gone.list, gone.problems[0].reason), (None, "OsdsAsked"));
+        world.change(|state| state.trouble = Trouble::None);
+        until_forgotten(&world, false).await;
+    }
 }
 
 #[tokio::test]
@@ -233,12 +235,13 @@ async fn an_osd_that_cannot_be_told_is_not_touched() {
 /// needs it no more (see the world), the others are not touched, and it ends.
 #[tokio::test]
 async fn it_ends_whatever_fails_on_the_way() {
-    const TROUBLES: [Trouble; 5] = [
+    const TROUBLES: [Trouble; 6] = [
         Trouble::None,
         Trouble::Fails,
         Trouble::PurgesNothing,
         Trouble::Unplaced,
         Trouble::NoPods,
+        Trouble::NoLogs,
     ];
     for seed in 0..30usize {
         let world = World::new();

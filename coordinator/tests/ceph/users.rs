@@ -228,6 +228,46 @@ async fn everything_that_uses_the_storage_is_found_on_every_page() {
 }
 
 #[tokio::test]
+async fn a_defined_kind_that_is_unknown_just_now_is_not_unused() {
+    for name in [
+        "volumesnapshotcontents.snapshot.storage.k8s.io",
+        "objectbucketclaims.objectbucket.io",
+        "cephfilesystems.ceph.rook.io",
+    ] {
+        let seen = Seen::from_iter([definition(name)]);
+        assert!(look(empty(), &seen).await.is_err(), "{name}");
+    }
+    // Of others it is not said that they are unused.
+    let seen = Seen::from_iter([definition("drivers.csi.ceph.io")]);
+    let found = look(empty(), &seen).await.unwrap();
+    assert_eq!(found.definitions_in_use.len(), 1);
+}
+
+#[tokio::test]
+async fn a_claim_in_a_namespace_that_goes_counts() {
+    let mut cluster = empty();
+    let database = claim("rook-ceph", "database", "pv-local", "local");
+    cluster.0.retain(|(path, _)| !path.ends_with("claims"));
+    cluster.add("/api/v1/persistentvolumeclaims", vec![database]);
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "rook-ceph", "labels":
+            {"hypercloud.tmaxanc.com/storage-stage": "rook-common"}}});
+    let found = look(cluster, &Seen::from_iter([namespace])).await.unwrap();
+    assert_eq!(found.users.claims, ["rook-ceph/database"]);
+}
+
+#[tokio::test]
+async fn another_driver_with_a_snapshot_class_needs_the_controller() {
+    let mut cluster = empty();
+    let class = json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass",
+        "metadata": {"name": "theirs"}, "driver": "local.example", "deletionPolicy": "Delete"});
+    let path = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotclasses";
+    cluster.add(path, vec![class]);
+    let found = look(cluster, &Seen::default()).await.unwrap();
+    assert!(found.foreign_snapshots);
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_not_taken_for_unused() {
     let cluster = empty();
     let client = serve(move |request| match request.path.as_str() {
@@ -262,7 +302,9 @@ async fn definitions_of_which_there_are_objects_are_found() {
     ];
     let mut seen: Seen = names.map(definition).into_iter().collect();
     let found = look(with_users(), &seen).await.unwrap();
-    let used: BTreeSet<String> = ["cephnfses.ceph.rook.io".to_owned()].into();
+    // Of what the API server does not know nothing is known.
+    let used = ["cephnfses.ceph.rook.io", "drivers.csi.ceph.io"];
+    let used: BTreeSet<String> = used.map(str::to_owned).into();
     assert_eq!(found.definitions_in_use, used);
     // As long as more is to be removed first, all of them count.
     seen.insert(json!({"apiVersion": "v1", "kind": "Namespace",

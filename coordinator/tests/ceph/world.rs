@@ -44,6 +44,8 @@ pub enum Trouble {
     Forbidden,
     /// Pods are gone with their logs.
     NoPods,
+    /// The node that has the logs is away.
+    NoLogs,
 }
 
 pub struct State {
@@ -268,6 +270,9 @@ impl State {
     }
 
     fn print(&self, job: &str, container: &str) -> Answer {
+        if self.trouble == Trouble::NoLogs {
+            return failure(502, "BadGateway");
+        }
         if self.trouble == Trouble::Fails {
             return Answer::Text("starting\nError: timed out after 30 s\n".into());
         }

@@ -44,7 +44,7 @@ fn untouched(world: &World, reason: &str) -> bool {
 /// A link that stays with the device.
 const LASTING: &str = "/dev/disk/by-id/ata-sdb";
 
-const SCENARIOS: [Scenario; 20] = [
+const SCENARIOS: [Scenario; 21] = [
     Scenario {
         name: "nothing happens",
         script: |world, second| {
@@ -53,6 +53,16 @@ const SCENARIOS: [Scenario; 20] = [
             }
         },
         end: |world| succeeded(world, "a") && world.paths() == ["/dev/sdb"],
+    },
+    Scenario {
+        name: "it is the storage's, by another of its names",
+        script: |world, second| {
+            if second == 0 {
+                world.storage.insert(LASTING.to_owned());
+                world.ask("a", "/dev/sdb");
+            }
+        },
+        end: |world| untouched(world, "DeviceOfStorage"),
     },
     Scenario {
         name: "it is named by a link",

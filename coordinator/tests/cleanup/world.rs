@@ -1,6 +1,6 @@
 //! A node with an agent, and cleanups of its devices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hypercloud_api::conditions::find;
@@ -51,6 +51,8 @@ pub struct World {
     pub cleaned: Vec<CleaningOrder>,
     /// Names of devices that somebody uses since.
     pub used: Vec<String>,
+    /// Links of devices that are the storage's.
+    pub storage: BTreeSet<String>,
     fuse: Option<u32>,
     effects: u32,
     dead: bool,
@@ -87,6 +89,7 @@ impl World {
             failures: vec![],
             cleaned: vec![],
             used: vec![],
+            storage: BTreeSet::new(),
             fuse: None,
             effects: 0,
             dead: false,
@@ -163,6 +166,7 @@ impl World {
                 told: Some((Arc::new(told), at(heard))),
             },
             others: others.collect(),
+            storage: self.storage.clone(),
             cleanup,
         })
     }

@@ -112,13 +112,11 @@ async fn with_it_everything_goes_in_order_whoever_goes_on_with_it() {
     let deleted = |world: &World| !world.objects.contains_key(CEPH);
     cluster.until(&cluster.context(), "Ceph", deleted).await;
     assert_eq!(cluster.status()["cleanupHosts"], json!(["a"]));
-    let mut world = cluster.world();
-    let log = world.log.clone();
+    let log = cluster.world().log.clone();
     let at = |what: &str| log.iter().position(|write| write == what).unwrap();
     assert!(at(&format!("PATCH {CEPH}")) < at(&format!("DELETE {CEPH}")));
     let order = ["hypercloud-block", "hypercloud-block", "rook-ceph"];
-    assert_eq!(deletions(&mut world), order);
-    drop(world);
+    assert_eq!(deletions(&mut cluster.world()), order);
 
     // Another coordinator waits for the job.
     let context = cluster.context();

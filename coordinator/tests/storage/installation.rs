@@ -31,6 +31,16 @@ fn component<'a>(world: &'a World, name: &str) -> &'a Value {
     found.unwrap_or(&Value::Null)
 }
 
+/// What the API server does of definitions.
+fn establish(world: &mut World) {
+    let paths: Vec<String> = world.objects.keys().cloned().collect();
+    for path in paths.iter().filter(|path| path.starts_with(DEFINITIONS)) {
+        let mut object = world.objects[path].clone();
+        object["status"]["conditions"] = json!([{"type": "Established", "status": "True"}]);
+        world.put(path, object);
+    }
+}
+
 #[tokio::test]
 async fn the_finalizer_comes_first_and_the_status_before_what_it_says() {
     let Some(mirror) = mirror() else { return };
@@ -50,14 +60,7 @@ async fn the_finalizer_comes_first_and_the_status_before_what_it_says() {
     assert!(!log.iter().any(|write| write.contains("ceph")), "{log:?}");
 
     // Established, they are ready, and the next stage is applied.
-    let mut world = cluster.world();
-    let paths: Vec<String> = world.objects.keys().cloned().collect();
-    for path in paths.iter().filter(|path| path.starts_with(DEFINITIONS)) {
-        let mut object = world.objects[path].clone();
-        object["status"]["conditions"] = json!([{"type": "Established", "status": "True"}]);
-        world.put(path, object);
-    }
-    drop(world);
+    establish(&mut cluster.world());
     let controller = "/apis/apps/v1/namespaces/kube-system/deployments/snapshot-controller";
     let is_there = |world: &World| world.objects.contains_key(controller);
     cluster

@@ -2,16 +2,18 @@
 
 use hypercloud_api::conditions::set;
 use hypercloud_api::{
-    FailureDomain, HyperCloudStorageStatus, RunningVersions, StorageCluster, StorageComponent,
+    FailureDomain, HyperCloudStorageStatus, RunningVersions, SettledDevice, StorageCluster,
+    StorageComponent,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::ROOK_NAMESPACE;
 use crate::health::cluster_key;
 use crate::object::{Key, Seen};
+use crate::plan::removal::{Osd, Osds};
 use crate::stage::{self, By, STAGES, Stage};
 use crate::state::{Problem, Whole, conditions};
-use crate::version::{Running, Version};
+use crate::version::{Running, Target, Version};
 
 /// Stages of which a storage that runs without a status has all.
 const GROUND: [&str; 5] = [
@@ -97,9 +99,23 @@ pub(super) fn taken_up(seen: &Seen) -> Vec<StorageComponent> {
         .collect()
 }
 
+/// Devices that are being given up and of which there still is an OSD, as far as
+/// that is known.
+pub(super) fn going(removing: &[SettledDevice], osds: &Osds) -> Vec<SettledDevice> {
+    let has = |osds: &[Osd], device: &SettledDevice| {
+        let mut osds = osds.iter();
+        osds.any(|osd| osd.hostname == device.hostname && osd.device == device.by_id)
+    };
+    let is_there = |device: &&SettledDevice| {
+        let known = osds.list.as_deref();
+        known.is_none_or(|osds| has(osds, device))
+    };
+    removing.iter().filter(is_there).cloned().collect()
+}
+
 /// What runs, as it is reported.
 pub(super) fn reported(components: &[StorageComponent]) -> Option<RunningVersions> {
-    let versions = super::versions(components);
+    let versions = versions(components);
     (versions != RunningVersions::default()).then_some(versions)
 }
 
@@ -136,4 +152,28 @@ pub(super) fn room(storage: &StorageCluster) -> Option<Problem> {
         ),
         waiting: false,
     })
+}
+
+/// What is to run, but for the stage's own version.
+pub(super) fn as_it_is(stage: &Stage, target: &Target, version: Version) -> Target {
+    let mut target = *target;
+    match stage.by {
+        By::Snapshotter => target.snapshotter = version,
+        By::Rook => target.rook = version,
+        By::Ceph => target.ceph = version,
+        By::Cdi => target.cdi = version,
+    }
+    target
+}
+
+/// The versions of what was ready last.
+fn versions(components: &[StorageComponent]) -> RunningVersions {
+    let of = |name: &str| {
+        let component = components.iter().find(|component| component.name == name);
+        component.and_then(|component| component.version.clone())
+    };
+    RunningVersions {
+        rook: of("rook-operator"),
+        ceph: of("ceph-cluster"),
+    }
 }

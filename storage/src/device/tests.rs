@@ -64,6 +64,7 @@ fn known(devices: Vec<Device>, in_cluster: &[&str], settled: &[(&str, &str)]) ->
             .iter()
             .map(|by_id| ("n".to_owned(), (*by_id).to_owned()))
             .collect(),
+        removing: Vec::new(),
     }
 }
 
@@ -258,4 +259,26 @@ proptest! {
             prop_assert!(storage.nodes[0].devices.iter().any(|d| d.name == by_id));
         }
     }
+}
+
+#[test]
+fn what_is_being_given_up_is_cephs_until_it_is_gone() {
+    let device = disk("sdb", &[B], IN_USE);
+    let mut known = known(vec![device], &[], &[]);
+    let names = |known: &Known| {
+        let settlement = settle(&asked(&["sdb", B]), known);
+        let devices = settlement.devices.iter().map(|device| device.by_id.clone());
+        (devices.collect::<Vec<_>>(), settlement.problems.len())
+    };
+    assert_eq!(names(&known), (vec![], 2));
+    known.removing.push(SettledDevice {
+        hostname: "n".into(),
+        device: "sdq".into(),
+        by_id: B.into(),
+        device_class: None,
+    });
+    // By either name, and the second is the first again.
+    assert_eq!(names(&known), (vec![B.to_owned()], 1));
+    known.removing[0].hostname = "m".into();
+    assert_eq!(names(&known), (vec![], 2));
 }

@@ -52,7 +52,8 @@ pub fn others(seen: &Seen) -> Vec<String> {
 #[must_use]
 pub fn judge(view: &View<'_>) -> Judgement {
     let Some(object) = view.object else {
-        return unhealthy("CephClusterMissing", "there is no CephCluster");
+        let message = "the CephCluster is gone, and the data of Ceph still on its devices (status.devices): it is not made anew, which would begin an empty Ceph; restore it as Rook's documentation on disaster recovery says";
+        return hopeless("CephClusterMissing", message);
     };
     spoilt(object, view)
         .or_else(|| reconciled(object))

@@ -11,12 +11,13 @@
 mod job;
 mod order;
 
-pub use job::{ANNOTATION_CLEANED, CleanupJob, JobState, cleanup_jobs};
+pub use job::{ANNOTATION_CLEANED, Cleaned, CleanupJob, JobState, cleanup_jobs};
 pub use order::{Layer, ORDER};
 
 use std::collections::BTreeSet;
 
 use hypercloud_api::DefinitionsPolicy;
+use serde_json::Value;
 
 use crate::health::cluster_key;
 use crate::object::{Key, Seen};
@@ -42,6 +43,8 @@ pub enum Step {
     RecordHosts(Vec<String>),
     /// Rook is told to destroy the data.
     Confirm,
+    /// Rook is told to keep the data after all.
+    Withdraw,
     /// The finalizer is taken away.
     Release,
 }
@@ -80,6 +83,8 @@ pub struct View<'a> {
     pub recorded: &'a [String],
     /// Rook's jobs.
     pub jobs: &'a [CleanupJob],
+    /// Nodes of which a person says that they are clean.
+    pub cleaned: Cleaned<'a>,
     /// Names of definitions of which objects are left.
     pub definitions_in_use: &'a BTreeSet<String>,
     /// Whether volumes of other drivers have snapshots, for which the snapshot
@@ -91,7 +96,11 @@ pub struct View<'a> {
 #[must_use]
 pub fn next(view: &View<'_>) -> Step {
     if !view.confirmed {
-        return Step::Release;
+        // Else whoever deletes the CephCluster one day destroys the data.
+        return match view.seen.get(&cluster_key()) {
+            Some(cluster) if is_confirmed(cluster) => Step::Withdraw,
+            _ => Step::Release,
+        };
     }
     for layer in ORDER {
         if let Some(step) = within(*layer, view) {
@@ -139,16 +148,55 @@ impl View<'_> {
     fn remove(&self, keys: Vec<Key>) -> Option<Step> {
         let there: Vec<Key> = keys.into_iter().filter(|key| self.seen.has(key)).collect();
         let first = there.first()?.to_string();
+        let held = held(&there, self.seen);
+        let remains = remains(&there, self.seen);
         let standing: Vec<Key> = there
             .into_iter()
             .filter(|key| !self.seen.is_going(key))
             .collect();
         if standing.is_empty() {
-            let message = format!("{first} is being deleted");
-            return Some(waiting("Removing", message, Vec::new()));
+            let message = format!("{first} is being deleted{remains}");
+            return Some(held.unwrap_or_else(|| waiting("Removing", message, Vec::new())));
         }
         Some(Step::Delete(standing))
     }
+}
+
+/// What Rook says of why it does not let these go: images in a pool of which
+/// Kubernetes knows nothing, buckets that were made by other means.
+fn held(keys: &[Key], seen: &Seen) -> Option<Step> {
+    let mut blockers = Vec::new();
+    let mut words = Vec::new();
+    for key in keys.iter().filter(|key| seen.is_going(key)) {
+        let conditions = seen.get(key)?["status"]["conditions"].as_array();
+        let blocked = conditions.into_iter().flatten().find(|condition| {
+            let is_it = |type_: &str| type_.ends_with("DeletionIsBlocked");
+            condition["type"].as_str().is_some_and(is_it) && condition["status"] == "True"
+        });
+        if let Some(blocked) = blocked {
+            let said = blocked["message"].as_str().unwrap_or_default();
+            words.push(format!("{key}: {said}"));
+            blockers.push(key.to_string());
+        }
+    }
+    let message = format!("Rook does not let go of {}", words.join("; "));
+    (!blockers.is_empty()).then(|| waiting("RemovalBlocked", message, blockers))
+}
+
+/// What a namespace that goes says of what is left in it.
+fn remains(keys: &[Key], seen: &Seen) -> String {
+    let namespaces = keys.iter().filter(|key| key.kind == "Namespace");
+    let conditions = namespaces
+        .filter_map(|key| seen.get(key)?["status"]["conditions"].as_array())
+        .flatten();
+    let left: Vec<&str> = conditions
+        .filter(|condition| {
+            let type_ = condition["type"].as_str().unwrap_or_default();
+            type_.ends_with("Remaining") && condition["status"] == "True"
+        })
+        .filter_map(|condition| condition["message"].as_str())
+        .collect();
+    left.iter().map(|text| format!("; {text}")).collect()
 }
 
 fn waiting(reason: &'static str, message: String, blockers: Vec<String>) -> Step {
@@ -157,6 +205,11 @@ fn waiting(reason: &'static str, message: String, blockers: Vec<String>) -> Step
         message,
         blockers,
     }
+}
+
+/// Whether Rook was told to destroy the data.
+fn is_confirmed(cluster: &Value) -> bool {
+    cluster["spec"]["cleanupPolicy"]["confirmation"] == ROOK_CONFIRMATION
 }
 
 fn is_definition(key: &Key) -> bool {
@@ -197,7 +250,8 @@ fn ceph(view: &View<'_>) -> Option<Step> {
     let cluster = view.seen.get(&key)?;
     if view.seen.is_going(&key) {
         let message = format!("{key} is being deleted");
-        return Some(waiting("Removing", message, Vec::new()));
+        let held = held(std::slice::from_ref(&key), view.seen);
+        return Some(held.unwrap_or_else(|| waiting("Removing", message, Vec::new())));
     }
     // Rook cleans the nodes that have daemons when the cluster goes: one that
     // has none any more is not waited for.
@@ -205,7 +259,7 @@ fn ceph(view: &View<'_>) -> Option<Step> {
     if !view.recorded.iter().eq(hosts.iter().copied()) {
         return Some(Step::RecordHosts(hosts.into_iter().cloned().collect()));
     }
-    if cluster["spec"]["cleanupPolicy"]["confirmation"] != ROOK_CONFIRMATION {
+    if !is_confirmed(cluster) {
         return Some(Step::Confirm);
     }
     Some(Step::Delete(vec![key]))
@@ -219,11 +273,18 @@ fn jobs(view: &View<'_>) -> Option<Step> {
     let mut missing = Vec::new();
     for host in view.recorded {
         match of(host).map(|job| job.state) {
+            _ if view.cleaned.has(host) => {}
             Some(JobState::Complete) => {}
             Some(JobState::Failed) => failed.push(host.as_str()),
             Some(JobState::Running) | None => missing.push(host.as_str()),
         }
     }
+    // Rook may have found a node that had no daemon a moment before.
+    let others = view.jobs.iter().filter(|job| {
+        let is_known = view.recorded.contains(&job.hostname);
+        !is_known && job.state == JobState::Running && !view.cleaned.has(&job.hostname)
+    });
+    missing.extend(others.map(|job| job.hostname.as_str()));
     if !failed.is_empty() {
         let names = failed.join(", ");
         let message = format!(
@@ -236,9 +297,10 @@ fn jobs(view: &View<'_>) -> Option<Step> {
         // Done, and remembered so: the jobs go with their namespace.
         return (!view.recorded.is_empty()).then(|| Step::RecordHosts(Vec::new()));
     }
+    let names = missing.join(", ");
     let message = format!(
-        "Rook cleans {}; on the job of a node that does not come back, set the annotation {ANNOTATION_CLEANED}=true",
-        missing.join(", ")
+        "Rook cleans {names}; on the job of a node that does not come back, set the annotation {ANNOTATION_CLEANED}=true; where Rook makes no job for a node, clean it by hand and set {ANNOTATION_CLEANED}={} on the HyperCloudStorage",
+        missing.join(",")
     );
     Some(waiting("CleaningNodes", message, Vec::new()))
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a stage is installed only once those above it are ready; one
 //! that is upgraded waits until Ceph is healthy; one that is installed and of
-//! the right version is kept as it is meant, whatever becomes of the others.
+//! the right version is kept as it is meant, whatever becomes of the others. A
+//! CephCluster that is lost is not made anew.
 
 use hypercloud_api::{HyperCloudStorageSpec, StorageComponent};
 
@@ -39,6 +40,8 @@ pub struct Gate<'a> {
     /// What keeps a CephCluster from being made: devices that are not
     /// settled.
     pub devices: Option<&'a str>,
+    /// Whether there was a CephCluster, and is none.
+    pub lost: bool,
 }
 
 /// What becomes of every stage that is wanted, in order.
@@ -55,7 +58,10 @@ pub fn course(
     for stage in stage::wanted(spec) {
         let version = stage.version(target);
         let running = running(stage, components);
-        let what = if running == Some(version) {
+        let what = if gate.lost && stage.name == "ceph-cluster" {
+            // Another one would be a new and empty Ceph beside the old data.
+            Move::Leave(gate.ceph.message.clone())
+        } else if running == Some(version) {
             Move::Apply
         } else if !open {
             let after = before.map_or("the stages above", |stage| stage.name);

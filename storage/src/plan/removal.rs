@@ -218,7 +218,12 @@ impl Plan {
             self.action = Some(Action::Forget(device.clone()));
             return;
         };
-        if is_listed(view.dropped, device) {
+        if view.storage.removal.unwrap_or_default() == RemovalPolicy::Refuse {
+            self.wait(format!(
+                "{name} (OSD {}) is not given up any further while storage.removal is Refuse: put it back in storage.nodes, or set PurgeOsds",
+                osd.id
+            ));
+        } else if is_listed(view.dropped, device) {
             self.wait(format!("Rook is told that {name} is not Ceph's any more"));
         } else if osd.is_in {
             self.wait(format!("the data of {name} (OSD {}) moves away", osd.id));

@@ -33,16 +33,30 @@ pub fn monitors(storage: &StorageCluster) -> i32 {
         .unwrap_or(if storage.nodes.len() >= 3 { 3 } else { 1 })
 }
 
-/// The CephCluster of a specification, on these devices and no others.
+/// The CephCluster of a specification, on these devices and no others. Of
+/// monitors and managers it has no fewer than there are `now`, unless that is
+/// asked for: nodes may be taken away whose data has not moved yet.
 #[must_use]
 pub fn ceph_cluster(
     spec: &HyperCloudStorageSpec,
     target: &Target,
     devices: &Storage,
+    now: Option<&Value>,
     data: Data,
 ) -> Value {
     let storage = &spec.storage;
+    let had = |daemon: &str| {
+        let count = now.and_then(|now| now["spec"][daemon]["count"].as_i64());
+        count
+            .and_then(|count| i32::try_from(count).ok())
+            .unwrap_or(0)
+    };
     let managers = if storage.nodes.len() > 1 { 2 } else { 1 };
+    let managers = had("mgr").max(managers);
+    let monitors = match storage.mons {
+        Some(mons) => mons,
+        None => had("mon").max(monitors(storage)),
+    };
     let mut cluster = json!({
         "apiVersion": "ceph.rook.io/v1",
         "kind": "CephCluster",
@@ -52,7 +66,7 @@ pub fn ceph_cluster(
             "dataDirHostPath": storage.data_dir_host_path.as_deref().unwrap_or(DATA_DIR),
             "skipUpgradeChecks": false,
             "continueUpgradeAfterChecksEvenIfNotHealthy": false,
-            "mon": {"count": monitors(storage), "allowMultiplePerNode": false},
+            "mon": {"count": monitors, "allowMultiplePerNode": false},
             "mgr": {"count": managers, "allowMultiplePerNode": false},
             "dashboard": {"enabled": true, "ssl": true},
             "crashCollector": {"disable": false},
@@ -104,6 +118,12 @@ pub fn confirmation(spec: &HyperCloudStorageSpec) -> Value {
     json!({"spec": {"cleanupPolicy": cleanup_policy(spec, Data::Destroyed)}})
 }
 
+/// The change by which Rook is told to keep it after all.
+#[must_use]
+pub fn withdrawal() -> Value {
+    json!({"spec": {"cleanupPolicy": {"confirmation": null}}})
+}
+
 fn network(network: &StorageNetwork) -> Value {
     let mut rendered = json!({});
     if network.host_network == Some(true) {
@@ -138,4 +158,32 @@ fn network(network: &StorageNetwork) -> Value {
         rendered["ipFamily"] = json!(family);
     }
     rendered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::{Running, target};
+
+    fn count(nodes: usize, mons: Option<i32>, now: Option<&Value>) -> (Value, Value) {
+        let mut spec = HyperCloudStorageSpec::default();
+        spec.storage.nodes = vec![hypercloud_api::StorageNode::default(); nodes];
+        spec.storage.mons = mons;
+        let target = target(&spec, Running::default(), None).unwrap();
+        let devices = hypercloud_inventory::rook::storage(Vec::new());
+        let cluster = ceph_cluster(&spec, &target, &devices, now, Data::Kept);
+        let count = |daemon: &str| cluster["spec"][daemon]["count"].clone();
+        (count("mon"), count("mgr"))
+    }
+
+    #[test]
+    fn monitors_do_not_become_fewer_by_themselves() {
+        assert_eq!(count(1, None, None), (json!(1), json!(1)));
+        assert_eq!(count(3, None, None), (json!(3), json!(2)));
+        let now = json!({"spec": {"mon": {"count": 3}, "mgr": {"count": 2}}});
+        assert_eq!(count(1, None, Some(&now)), (json!(3), json!(2)));
+        assert_eq!(count(1, Some(1), Some(&now)), (json!(1), json!(2)));
+        let fewer = json!({"spec": {"mon": {"count": 1}, "mgr": {"count": 1}}});
+        assert_eq!(count(3, None, Some(&fewer)), (json!(3), json!(2)));
+    }
 }

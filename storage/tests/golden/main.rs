@@ -37,6 +37,7 @@ fn golden(name: &str, example: &str) {
         spec: &spec,
         target: &target,
         storage: &storage,
+        cluster: None,
         files: &files,
     };
     let rendered: Vec<Value> = stage::wanted(&spec)

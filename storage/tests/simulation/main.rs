@@ -2,6 +2,7 @@
 //! coordinator that dies before any of its effects.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod removal;
 mod rook;
 mod upgrade;
 mod world;
@@ -198,23 +199,29 @@ fn no_cluster_is_made_of_some_of_its_devices() {
 }
 
 #[test]
-fn a_device_that_is_given_up_goes_after_its_data() {
+fn a_ceph_cluster_that_is_lost_is_not_made_anew() {
     let mut world = installed(NEW);
-    world.change(|s| s.storage = spec(NEW, &["a", "b", "c", "d"]).storage);
-    until(&mut world, StorageState::Ok);
-    world.change(|s| {
-        s.storage = spec(NEW, &["a", "b", "c"]).storage;
-        s.storage.removal = Some(hypercloud_api::RemovalPolicy::PurgeOsds);
-    });
+    let devices = world.resource.status.clone().unwrap().devices;
+    let key = hypercloud_storage::health::cluster_key();
+    let cluster = world.seen.get(&key).unwrap().clone();
+    world.seen.remove(&key);
+    until(&mut world, StorageState::Error);
+    for _ in 0..20 {
+        world.coordinate(ALL);
+        world.live();
+    }
+    assert!(!world.seen.has(&key));
+    assert!(
+        world.message().contains("is not made anew"),
+        "{}",
+        world.message()
+    );
+    let status = world.resource.status.clone().unwrap();
+    assert_eq!(status.devices, devices);
+    // Somebody restores it.
+    world.seen.insert(cluster);
     until(&mut world, StorageState::Ok);
     assert_eq!(world.devices().len(), 3);
-    let osds = |world: &World| world.osds.iter().filter(|osd| osd.runs).count();
-    assert_eq!(osds(&world), 3);
-    assert!(world.resource.status.clone().unwrap().removing.is_empty());
-    // What is left could not hold the copies.
-    world.change(|s| s.storage.nodes.truncate(2));
-    until(&mut world, StorageState::Error);
-    assert_eq!((world.devices().len(), osds(&world)), (3, 3));
 }
 
 #[test]

@@ -149,11 +149,16 @@ impl World {
 
     fn drivers(&mut self) {
         let name = "rook-ceph.rbd.csi.ceph.com";
-        let key = app(&format!("{name}-ctrlplugin"));
-        if !self.seen.has(&key) {
-            self.seen
-                .insert(json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        for name in [
+            format!("{name}-ctrlplugin"),
+            hypercloud_storage::GATEWAY.to_owned(),
+        ] {
+            let key = app(&name);
+            if !self.seen.has(&key) {
+                self.seen
+                    .insert(json!({"apiVersion": "apps/v1", "kind": "Deployment",
                 "metadata": {"name": key.name, "namespace": NS}, "spec": {"replicas": 1}}));
+            }
         }
         self.seen
             .insert(json!({"apiVersion": "apps/v1", "kind": "DaemonSet",

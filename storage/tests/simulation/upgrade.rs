@@ -73,6 +73,52 @@ fn an_upgrade_that_waits_hides_nothing() {
 }
 
 #[test]
+fn an_upgrade_of_a_ceph_that_fails_then_is_not_turned_round() {
+    let mut world = installed(OLD);
+    world.change(|s| s.versions = spec(NEW, &[]).versions);
+    let ceph = |world: &World| {
+        let cluster = world.seen.get(&hypercloud_storage::health::cluster_key());
+        cluster.and_then(image).map(str::to_owned)
+    };
+    let new = Some("quay.io/ceph/ceph:v20.2.4".to_owned());
+    for _ in 0..200 {
+        if ceph(&world) != new {
+            world.coordinate(ALL);
+            world.live();
+            world.pass(5);
+        }
+    }
+    world.trouble = Trouble::HealthErr;
+    for _ in 0..20 {
+        assert_eq!(ceph(&world), new);
+        world.live();
+        world.coordinate(ALL);
+        world.pass(5);
+    }
+    world.trouble = Trouble::None;
+    until(&mut world, StorageState::Ok);
+}
+
+#[test]
+fn what_cures_ceph_does_not_wait_for_its_cure() {
+    let mut world = installed(OLD);
+    world.trouble = Trouble::HealthErr;
+    world.live();
+    world.change(|s| *s = spec(NEW, &["a", "b", "c", "d"]));
+    for _ in 0..20 {
+        world.coordinate(ALL);
+        world.live();
+        world.pass(5);
+    }
+    // The node is Ceph's, and nothing is upgraded.
+    assert_eq!(world.devices().len(), 4);
+    let upgraded = world.log.iter().any(|line| line.contains("v1.20.6"));
+    assert!(!upgraded, "{:?}", world.log);
+    world.trouble = Trouble::None;
+    until(&mut world, StorageState::Ok);
+}
+
+#[test]
 fn a_daemon_that_restarts_in_an_upgrade_is_no_failure() {
     let mut world = installed(OLD);
     world.change(|s| s.versions = spec(NEW, &[]).versions);

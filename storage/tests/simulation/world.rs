@@ -181,7 +181,10 @@ impl World {
     }
 
     fn inventories(&self) -> BTreeMap<String, NodeDevices> {
-        let used: BTreeSet<(String, String)> = self.devices().into_iter().collect();
+        // Also of an OSD that was told to go the data is there until it is gone.
+        let osds = self.osds.iter();
+        let osds = osds.map(|osd| (osd.hostname.clone(), osd.device.clone()));
+        let used: BTreeSet<(String, String)> = self.devices().into_iter().chain(osds).collect();
         let of = |host: &str, names: &[String]| {
             let devices = names.iter().enumerate().map(|(n, name)| {
                 let letter = char::from(b'a' + u8::try_from(n).unwrap());
@@ -293,6 +296,11 @@ impl World {
             Some(Step::Confirm) => {
                 let mut cluster = self.seen.get(&cluster_key()).unwrap().clone();
                 cluster["spec"]["cleanupPolicy"]["confirmation"] = json!("yes-really-destroy-data");
+                self.seen.insert(cluster);
+            }
+            Some(Step::Withdraw) => {
+                let mut cluster = self.seen.get(&cluster_key()).unwrap().clone();
+                cluster["spec"]["cleanupPolicy"]["confirmation"] = Value::Null;
                 self.seen.insert(cluster);
             }
             Some(Step::Release) => self.gone = true,

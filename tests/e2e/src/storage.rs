@@ -18,7 +18,8 @@ use hypercloud_api::{
     ComponentState, HYPERCLOUD_STORAGE_NAME, HyperCloudStorage, HyperCloudStorageStatus,
     StorageComponent, StorageState,
 };
-use kube::api::{Api, DeleteParams, PostParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
@@ -198,10 +199,28 @@ pub fn degraded(status: &HyperCloudStorageStatus) -> Option<&str> {
     holds.map(|condition| condition.reason.as_str())
 }
 
-/// Waits until an Event of this reason was told of the storage.
+/// Waits until an Event of this reason was told of this storage; one of its
+/// name that was there before it does not count.
 pub async fn event(cluster: &Cluster, reason: &str, about: &str) -> anyhow::Result<String> {
-    let (kind, name) = ("HyperCloudStorage", HYPERCLOUD_STORAGE_NAME);
-    crate::devices::event(cluster, kind, name, reason, about).await
+    let found = look(cluster).await?.context("there is no storage")?;
+    let uid = found.metadata.uid;
+    let events: Api<Event> = Api::all(cluster.client.clone());
+    let what = format!("an Event {reason} of the storage");
+    until(&what, NOTICED, || async {
+        let mut told = Vec::new();
+        for event in events.list(&ListParams::default()).await? {
+            let of_it = event.regarding.and_then(|object| object.uid) == uid;
+            let note = event.note.unwrap_or_default();
+            if of_it && event.reason.as_deref() == Some(reason) && note.contains(about) {
+                return Ok(Seen::Done(note));
+            }
+            if of_it {
+                told.extend(event.reason);
+            }
+        }
+        Ok(Seen::NotYet(format!("{told:?}")))
+    })
+    .await
 }
 
 /// Waits until an object of the cluster is as wanted.

@@ -4,13 +4,17 @@
 //! Invariant: an answer that was asked for before something was done does not
 //! hold after it.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::task::{LABEL_OSD, LABEL_TASK, Task};
+use super::task::{ANNOTATION_FRESH, LABEL_OSD, LABEL_TASK, Task};
 
-/// How old an answer may be before Ceph is asked again.
-const FRESH: SignedDuration = SignedDuration::from_secs(20);
+/// How old an answer may be, in seconds, before Ceph is asked again: at first,
+/// and after many answers between which nothing was done. Data may take days
+/// to move.
+const FRESH: (i64, i64) = (20, 300);
 /// How long after a question that failed it is asked again.
 const REPEAT: SignedDuration = SignedDuration::from_secs(15);
 /// How long after something was done it may take to show.
@@ -33,6 +37,8 @@ pub struct JobSeen {
     pub state: JobState,
     /// How many of its pods failed.
     pub failed_pods: i32,
+    /// How many seconds its answer is good for.
+    pub fresh: i64,
 }
 
 /// How a Job is.
@@ -80,6 +86,7 @@ impl JobSeen {
             created,
             state,
             failed_pods: status.and_then(|status| status.failed).unwrap_or(0),
+            fresh: fresh(metadata.annotations.as_ref()),
         })
     }
 
@@ -101,6 +108,12 @@ impl JobSeen {
     }
 }
 
+fn fresh(annotations: Option<&BTreeMap<String, String>>) -> i64 {
+    let said = annotations.and_then(|annotations| annotations.get(ANNOTATION_FRESH));
+    let seconds = said.and_then(|seconds| seconds.parse().ok());
+    seconds.unwrap_or(FRESH.0).clamp(FRESH.0, FRESH.1)
+}
+
 /// What the Jobs come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Course<'a> {
@@ -112,6 +125,8 @@ pub struct Course<'a> {
     pub asking: Option<&'a JobSeen>,
     /// Whether Ceph is asked now.
     pub ask: bool,
+    /// How many seconds the next answer is good for.
+    pub fresh: i64,
     /// Jobs that are needed no more.
     pub done: Vec<&'a JobSeen>,
 }
@@ -132,7 +147,7 @@ pub fn course(jobs: &[JobSeen], now: Timestamp) -> Course<'_> {
         None => true,
         Some(job) => match job.state {
             JobState::Failed(..) => job.is_past(REPEAT, now),
-            _ => !holds(job) || job.is_past(FRESH, now),
+            _ => !holds(job) || job.is_past(SignedDuration::from_secs(job.fresh), now),
         },
     };
     let asking = running.iter().copied().find(|job| holds(job));
@@ -149,6 +164,7 @@ pub fn course(jobs: &[JobSeen], now: Timestamp) -> Course<'_> {
         answer,
         failed: newest.filter(|job| !complete(job)),
         ask: asking.is_none() && is_late,
+        fresh: answer.map_or(FRESH.0, |job| (job.fresh * 3 / 2).min(FRESH.1)),
         asking,
         done,
     }

@@ -1,6 +1,8 @@
 //! Jobs, their pods and what they printed, read from the API server and
 //! written to it (client required).
 
+use std::time::Duration;
+
 use hypercloud_api::names::{LABEL_MANAGED_BY, MANAGED_BY};
 use hypercloud_storage::ROOK_NAMESPACE;
 use k8s_openapi::api::batch::v1::Job;
@@ -19,6 +21,8 @@ const ANSWER: i64 = 32 << 20;
 const LINES: i64 = 4;
 /// The longest end of a log that people are told, in characters.
 const SHOWN: usize = 300;
+/// How long a log is waited for.
+const PATIENCE: Duration = Duration::from_secs(8);
 /// Label with the name of a pod's Job.
 const LABEL_JOB: &str = "batch.kubernetes.io/job-name";
 
@@ -101,7 +105,8 @@ async fn newest(client: &Client, job: &JobSeen) -> Result<Option<Pod>, KubeError
     Ok(pods.pop())
 }
 
-/// The log of a container; none where there is none (any more).
+/// The log of a container; none where there is none (any more), or none is to
+/// be had: logs are the kubelet's, and a node may be away.
 async fn log(
     client: &Client,
     pod: &str,
@@ -114,9 +119,12 @@ async fn log(
         tail_lines: lines,
         ..LogParams::default()
     };
-    match pods_of(client).logs(pod, &params).await {
-        // Of a container that never ran, and of a pod that is gone.
-        Err(KubeError::Api(status)) if status.code == 404 || status.code == 400 => Ok(None),
+    let pods = pods_of(client);
+    let Ok(log) = tokio::time::timeout(PATIENCE, pods.logs(pod, &params)).await else {
+        return Ok(None);
+    };
+    match log {
+        Err(KubeError::Api(status)) if !status.is_forbidden() => Ok(None),
         log => log.map(Some),
     }
 }

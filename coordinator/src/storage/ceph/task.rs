@@ -15,6 +15,9 @@ pub const LABEL_TASK: &str = "hypercloud.tmaxanc.com/osd-task";
 /// Label with the number of the OSD that a Job is about.
 pub const LABEL_OSD: &str = "hypercloud.tmaxanc.com/osd";
 
+/// Annotation with how many seconds the answer of a Job that looks is good for.
+pub const ANNOTATION_FRESH: &str = "hypercloud.tmaxanc.com/osd-answer-seconds";
+
 /// The containers of a Job that looks.
 pub const DUMP: &str = "dump";
 /// See [`DUMP`].

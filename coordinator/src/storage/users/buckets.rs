@@ -1,12 +1,13 @@
 //! Claims of buckets in this storage (client required).
 
 use hypercloud_storage::health::resource::bucket_claim;
+use hypercloud_storage::object::Seen;
 use kube::Client;
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 
 use super::claims::Classes;
-use super::list::all;
+use super::list::{Known, all};
 use crate::shell::error::ObserveError;
 
 /// Provisioner of buckets of Rook in its namespace.
@@ -14,7 +15,11 @@ const PROVISIONER: &str = "rook-ceph.ceph.rook.io/bucket";
 
 /// The claims but for this system's own, as `namespace/name`. One whose class
 /// is gone may be of this storage too.
-pub async fn look(client: &Client, classes: &Classes) -> Result<Vec<String>, ObserveError> {
+pub async fn look(
+    client: &Client,
+    classes: &Classes,
+    seen: &Seen,
+) -> Result<Vec<String>, ObserveError> {
     let kind = GroupVersionKind::gvk("objectbucket.io", "v1alpha1", "ObjectBucketClaim");
     let resource = ApiResource::from_gvk(&kind);
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
@@ -27,7 +32,8 @@ pub async fn look(client: &Client, classes: &Classes) -> Result<Vec<String>, Obs
         let is_other = provisioner.is_some_and(|provisioner| provisioner != PROVISIONER);
         (!is_own && !is_other).then(|| format!("{namespace}/{name}"))
     };
-    let what = "the claims of buckets";
+    let definition = "objectbucketclaims.objectbucket.io";
+    let what = ("the claims of buckets", Known::by(seen, definition));
     let mut claims = all(&api, what, ListParams::default(), pick).await?;
     claims.sort();
     Ok(claims)

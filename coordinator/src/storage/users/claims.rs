@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hypercloud_storage::object::{Seen, stage_of};
 use hypercloud_storage::{BLOCK, CEPHFS_DRIVER, RBD_DRIVER};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
-use super::list::all;
+use super::list::{Known, all};
 use crate::shell::error::ObserveError;
 
 /// Provisioners of storage classes, by the classes' names.
@@ -24,7 +25,8 @@ pub fn is_driver(name: &str) -> bool {
 pub async fn classes(client: &Client) -> Result<Classes, ObserveError> {
     let api: Api<StorageClass> = Api::all(client.clone());
     let pick = |class: StorageClass| Some((class.name_any(), class.provisioner));
-    let found = all(&api, "the storage classes", ListParams::default(), pick).await?;
+    let what = ("the storage classes", Known::Defined);
+    let found = all(&api, what, ListParams::default(), pick).await?;
     Ok(found.into_iter().collect())
 }
 
@@ -36,26 +38,36 @@ struct Volume {
 }
 
 /// Claims, as `namespace/name` and with whose they are, and names of volumes
-/// that no claim has.
+/// that no claim has. Whatever is claimed in a namespace that goes counts too.
 pub async fn look(
     client: &Client,
     classes: &Classes,
+    seen: &Seen,
 ) -> Result<(Vec<String>, Vec<String>), ObserveError> {
     // Claims first: a volume that is made meanwhile has one.
     let api: Api<PersistentVolumeClaim> = Api::all(client.clone());
     let every = ListParams::default;
-    let claims = all(&api, "the claims", every(), |claim| Some(Claim::of(&claim))).await?;
+    let what = ("the claims", Known::Defined);
+    let claims = all(&api, what, every(), |claim| Some(Claim::of(&claim))).await?;
     let api: Api<PersistentVolume> = Api::all(client.clone());
-    let volumes = all(&api, "the volumes", every(), ours).await?;
+    let what = ("the volumes", Known::Defined);
+    let volumes = all(&api, what, every(), ours).await?;
     let names: BTreeSet<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
     let claimed: BTreeSet<&(String, String)> = volumes
         .iter()
         .filter_map(|volume| volume.claim.as_ref())
         .collect();
+    let going: BTreeSet<&str> = seen
+        .keys()
+        .filter(|key| key.kind == "Namespace")
+        .filter(|key| seen.get(key).and_then(stage_of).is_some())
+        .map(|key| key.name.as_str())
+        .collect();
     let mut of_storage = BTreeMap::new();
     for claim in &claims {
         let has = claim.volume.as_deref().is_some_and(|v| names.contains(v));
-        if has || claimed.contains(&claim.key) || claim.is_of(classes) {
+        let goes = going.contains(claim.key.0.as_str());
+        if has || goes || claimed.contains(&claim.key) || claim.is_of(classes) {
             of_storage.insert(claim.key.clone(), claim.text());
         }
     }

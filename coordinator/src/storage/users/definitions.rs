@@ -13,8 +13,9 @@ use crate::shell::error::ObserveError;
 const SHARED: &str = "snapshot-controller";
 
 /// Names of definitions that a stage installed and of which there are objects,
-/// wherever and whosever. As long as there is more to be removed before
-/// definitions are, each counts as used, and nobody is asked.
+/// wherever and whosever, or may be: only what was read and is empty counts as
+/// unused. As long as there is more to be removed before definitions are,
+/// nobody is asked.
 pub async fn in_use(
     client: &Client,
     groups: &Groups,
@@ -37,7 +38,7 @@ pub async fn in_use(
             grouped.entry(group).or_default().insert(plural);
         }
     }
-    let mut used = BTreeSet::new();
+    let mut used = names.clone();
     for (group, plurals) in grouped {
         for (resource, _) in kinds(client, groups, group).await? {
             if !plurals.contains(resource.plural.as_str()) {
@@ -49,8 +50,8 @@ pub async fn in_use(
                 Err(error) if is_unknown(&error) => continue,
                 list => list.map_err(reading("the objects of a definition"))?,
             };
-            if !list.items.is_empty() {
-                used.insert(format!("{}.{group}", resource.plural));
+            if list.items.is_empty() {
+                used.remove(&format!("{}.{group}", resource.plural));
             }
         }
     }

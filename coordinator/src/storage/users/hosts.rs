@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
-use super::list::{all, reading};
+use super::list::{Known, all, reading};
 use crate::inventory::observe::node_seen;
 use crate::shell::error::ObserveError;
 
@@ -36,9 +36,14 @@ pub async fn by_name(client: &Client) -> Result<BTreeMap<String, String>, Observ
 pub async fn of_ceph(client: &Client) -> Result<Vec<String>, ObserveError> {
     let api: Api<Pod> = Api::namespaced(client.clone(), ROOK_NAMESPACE);
     let daemons = format!("app in ({})", DAEMONS.join(","));
-    let pick = |pod: Pod| pod.spec?.node_name;
+    // One that ends is not there any more when Rook looks.
+    let pick = |pod: Pod| {
+        let stays = pod.metadata.deletion_timestamp.is_none();
+        pod.spec?.node_name.filter(|_| stays)
+    };
     let params = ListParams::default().labels(&daemons);
-    let nodes = all(&api, "the pods of Ceph", params, pick).await?;
+    let what = ("the pods of Ceph", Known::Defined);
+    let nodes = all(&api, what, params, pick).await?;
     let nodes: BTreeSet<String> = nodes.into_iter().collect();
     if nodes.is_empty() {
         return Ok(Vec::new());

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use hypercloud_storage::object::{Key, Seen};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams};
 use kube::core::PartialObjectMeta;
+use kube::error::DiscoveryError;
 use kube::{Client, Error as KubeError};
 use serde::de::DeserializeOwned;
 
@@ -17,10 +19,37 @@ const PAGE: u32 = 500;
 /// Groups that the API server knows, with their versions.
 pub type Groups = BTreeMap<String, Vec<String>>;
 
+/// That the API server does not know a group of which there are definitions.
+pub fn lacking(group: &str) -> ObserveError {
+    let missing = DiscoveryError::MissingApiGroup(group.to_owned());
+    reading("the groups of the API")(KubeError::Discovery(missing))
+}
+
+/// What is known of a kind before it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// There is such a kind: that the API server does not know it is an error.
+    Defined,
+    /// There may be none.
+    Perhaps,
+}
+
+impl Known {
+    /// What the definition of this name says.
+    #[must_use]
+    pub fn by(seen: &Seen, name: &str) -> Self {
+        const KIND: &str = "CustomResourceDefinition";
+        match seen.has(&Key::cluster("apiextensions.k8s.io/v1", KIND, name)) {
+            true => Self::Defined,
+            false => Self::Perhaps,
+        }
+    }
+}
+
 /// Every object of a kind, of which `pick` keeps what matters.
 pub async fn all<K, T>(
     api: &Api<K>,
-    what: &'static str,
+    (what, known): (&'static str, Known),
     params: ListParams,
     mut pick: impl FnMut(K) -> Option<T>,
 ) -> Result<Vec<T>, ObserveError>
@@ -31,7 +60,7 @@ where
     let mut page = params.limit(PAGE);
     loop {
         let list = match api.list(&page).await {
-            Err(error) if is_unknown(&error) => return Ok(found),
+            Err(error) if known == Known::Perhaps && is_unknown(&error) => return Ok(found),
             list => list.map_err(reading(what))?,
         };
         found.extend(list.items.into_iter().filter_map(&mut pick));

@@ -1,12 +1,12 @@
 //! Resources of Rook that this system did not make (client required).
 
 use hypercloud_storage::ROOK_NAMESPACE;
-use hypercloud_storage::object::LABEL_STAGE;
+use hypercloud_storage::object::{Key, LABEL_STAGE, Seen};
 use kube::api::{Api, DynamicObject};
 use kube::core::PartialObjectMeta;
 use kube::{Client, ResourceExt};
 
-use super::list::{Groups, kinds, metadata};
+use super::list::{Groups, kinds, lacking, metadata};
 use crate::shell::error::ObserveError;
 
 const GROUP: &str = "ceph.rook.io";
@@ -14,7 +14,18 @@ const GROUP: &str = "ceph.rook.io";
 /// Those in Rook's namespace, as `CephFilesystem name`: Rook deletes no
 /// CephCluster as long as they are there. What Rook made for another of them
 /// goes with that.
-pub async fn look(client: &Client, groups: &Groups) -> Result<Vec<String>, ObserveError> {
+pub async fn look(
+    client: &Client,
+    groups: &Groups,
+    seen: &Seen,
+) -> Result<Vec<String>, ObserveError> {
+    let is_defined = |key: &Key| {
+        let name = key.name.strip_suffix(GROUP);
+        key.kind == "CustomResourceDefinition" && name.is_some() && !seen.is_going(key)
+    };
+    if !groups.contains_key(GROUP) && seen.keys().any(is_defined) {
+        return Err(lacking(GROUP));
+    }
     let mut others = Vec::new();
     for (resource, kind) in kinds(client, groups, GROUP).await? {
         if !kind.namespaced {

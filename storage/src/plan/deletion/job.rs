@@ -5,8 +5,26 @@ use serde_json::Value;
 use crate::ROOK_NAMESPACE;
 use crate::object::Seen;
 
-/// Annotation by which a person says that the node of a failed job is clean.
+/// Annotation by which a person says that the node of a job is clean; on the
+/// HyperCloudStorage, that nodes are.
 pub const ANNOTATION_CLEANED: &str = "hypercloud.tmaxanc.com/cleaned";
+
+/// What the annotation on the HyperCloudStorage says: `true`, or nodes with
+/// commas between them. Rook makes its jobs by what runs when it gets to it, so
+/// there may be none for a node that was written down.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cleaned<'a>(pub Option<&'a str>);
+
+impl Cleaned<'_> {
+    /// Whether a node is said to be clean.
+    #[must_use]
+    pub fn has(self, hostname: &str) -> bool {
+        let Some(text) = self.0 else {
+            return false;
+        };
+        text == "true" || text.split(',').any(|name| name.trim() == hostname)
+    }
+}
 
 /// A job of Rook's that cleans a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -85,6 +85,7 @@ struct World {
     hosts: Vec<String>,
     recorded: Vec<String>,
     jobs: Vec<CleanupJob>,
+    cleaned: Option<String>,
     confirmed: bool,
     definitions: DefinitionsPolicy,
     in_use: BTreeSet<String>,
@@ -111,6 +112,7 @@ impl World {
             hosts: vec!["a".into(), "b".into()],
             recorded: Vec::new(),
             jobs: Vec::new(),
+            cleaned: None,
             confirmed,
             definitions: DefinitionsPolicy::Remove,
             in_use: BTreeSet::new(),
@@ -120,7 +122,11 @@ impl World {
     }
 
     fn next(&self) -> Step {
-        next(&View {
+        next(&self.view())
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
             confirmed: self.confirmed,
             definitions: self.definitions,
             users: &self.users,
@@ -128,9 +134,10 @@ impl World {
             hosts: &self.hosts,
             recorded: &self.recorded,
             jobs: &self.jobs,
+            cleaned: Cleaned(self.cleaned.as_deref()),
             definitions_in_use: &self.in_use,
             foreign_snapshots: false,
-        })
+        }
     }
 
     fn act(&mut self) -> Step {
@@ -148,6 +155,11 @@ impl World {
             Step::Confirm => {
                 let mut cluster = self.seen.get(&cluster_key()).unwrap().clone();
                 cluster["spec"]["cleanupPolicy"]["confirmation"] = json!(ROOK_CONFIRMATION);
+                self.seen.insert(cluster);
+            }
+            Step::Withdraw => {
+                let mut cluster = self.seen.get(&cluster_key()).unwrap().clone();
+                cluster["spec"]["cleanupPolicy"]["confirmation"] = Value::Null;
                 self.seen.insert(cluster);
             }
             Step::Release => self.released = true,
@@ -213,6 +225,79 @@ impl World {
         }
         self.seen.remove(key);
     }
+}
+
+#[test]
+fn a_confirmation_that_is_withdrawn_is_withdrawn_from_rook() {
+    let mut world = World::new(true);
+    while world.act() != Step::Confirm {
+        world.pass(0);
+    }
+    world.confirmed = false;
+    assert_eq!(world.act(), Step::Withdraw);
+    let cluster = world.seen.get(&cluster_key()).unwrap();
+    assert!(cluster["spec"]["cleanupPolicy"]["confirmation"].is_null());
+    assert_eq!(world.act(), Step::Release);
+}
+
+#[test]
+fn what_rook_does_not_let_go_is_named_with_its_reason() {
+    let world = World::new(true);
+    let pool = in_rook("ceph.rook.io/v1", "CephBlockPool", crate::BLOCK);
+    let mut object = world.seen.get(&pool).unwrap().clone();
+    object["metadata"]["deletionTimestamp"] = json!("now");
+    object["status"] = json!({"conditions": [{"type": "PoolDeletionIsBlocked",
+        "status": "True", "message": "images: lost"}]});
+    let seen = Seen::from_iter([object]);
+    let Some(Step::Wait {
+        reason,
+        message,
+        blockers,
+    }) = held(&[pool], &seen)
+    else {
+        panic!("nothing is said")
+    };
+    assert_eq!(reason, "RemovalBlocked");
+    assert!(message.contains("images: lost"), "{message}");
+    assert_eq!(blockers, ["CephBlockPool rook-ceph/hypercloud-block"]);
+}
+
+#[test]
+fn a_namespace_that_does_not_go_says_why() {
+    let key = Key::cluster("v1", "Namespace", ROOK_NAMESPACE);
+    let mut object = object(&key);
+    object["status"]["conditions"] = json!([
+        {"type": "NamespaceFinalizersRemaining", "status": "True", "message": "a Secret"},
+        {"type": "NamespaceDeletionContentFailure", "status": "False", "message": "no"}]);
+    let seen = Seen::from_iter([object]);
+    assert_eq!(remains(&[key], &seen), "; a Secret");
+}
+
+#[test]
+fn a_node_without_a_job_is_cleaned_by_hand() {
+    let mut world = World::new(true);
+    world.seen.remove(&cluster_key());
+    world.recorded = vec!["a".into(), "b".into()];
+    world.jobs = vec![CleanupJob {
+        hostname: "a".into(),
+        state: JobState::Complete,
+    }];
+    let reason = |world: &World| match jobs(&world.view()) {
+        Some(Step::Wait { reason, .. }) => reason,
+        Some(Step::RecordHosts(_)) => "done",
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason(&world), "CleaningNodes");
+    world.cleaned = Some("c, b".into());
+    assert_eq!(reason(&world), "done");
+    // A job of a node that was not written down is waited for too.
+    world.jobs.push(CleanupJob {
+        hostname: "d".into(),
+        state: JobState::Running,
+    });
+    assert_eq!(reason(&world), "CleaningNodes");
+    world.cleaned = Some("true".into());
+    assert_eq!(reason(&world), "done");
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn gate(ceph: &Judgement) -> Gate<'_> {
     Gate {
         ceph,
         devices: None,
+        lost: false,
     }
 }
 
@@ -99,6 +100,7 @@ fn no_cluster_is_made_of_devices_that_are_not_settled() {
     let gate = Gate {
         ceph: &ceph,
         devices: Some("on a, /dev/sda is not available"),
+        lost: false,
     };
     let steps = course(&spec(), &new(), &some, gate);
     assert_eq!(applied(&steps).last(), Some(&"rook-operator"));

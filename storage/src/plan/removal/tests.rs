@@ -189,6 +189,21 @@ fn a_device_that_is_wanted_again_stays() {
 }
 
 #[test]
+fn what_began_stops_where_it_is_not_asked_for_any_more() {
+    let mut world = World::new(Some(RemovalPolicy::PurgeOsds), 3);
+    while world.osds[3].is_in {
+        world.act(true);
+    }
+    world.osd(3).safe_to_destroy = Some(true);
+    world.storage.removal = None;
+    let plan = world.plan();
+    assert_eq!(plan.action, None);
+    assert!(plan.problems[0].message.contains("Refuse"));
+    world.storage.removal = Some(RemovalPolicy::PurgeOsds);
+    assert_eq!(world.act(true), Some(Action::Stop(3)));
+}
+
+#[test]
 fn what_is_not_known_is_waited_for() {
     let mut world = World::new(Some(RemovalPolicy::PurgeOsds), 3);
     world.act(true);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::disks::Disks;
 use super::mirror::{self, Mirror};
-use super::objects::{Listed, all};
+use super::objects::{Listed, all, deployment};
 use super::{INSTALLATION, LIMIT, orders, reset};
 use crate::cluster::Cluster;
 use crate::devices::{nodes_here, tool};
@@ -98,6 +98,12 @@ impl Ground {
     /// Clears the cluster by force, and takes every order back.
     pub async fn clear(&self) -> anyhow::Result<()> {
         self.mirror.mend()?;
+        // A test may have left nobody to judge what is applied.
+        let two = json!({"spec": {"replicas": 2}});
+        deployment(hypercloud_storage::SYSTEM_NAMESPACE, "coordinator")
+            .merge(&self.cluster, two)
+            .await?;
+        system::all_ready(&self.cluster, "coordinator").await?;
         orders::prepare(&self.cluster).await?;
         reset::reset(&self.cluster).await?;
         mirror::forget_config_maps(&self.cluster).await?;

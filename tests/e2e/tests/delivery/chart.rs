@@ -182,8 +182,8 @@ fn a_storage_is_made_after_all_else_and_never_taken_away() -> anyhow::Result<()>
     let expected: [(&str, Value); 5] = [
         (POLICY, json!("keep")),
         ("helm.sh/hook", json!("post-install,post-upgrade")),
-        // The default deletes what is there already.
-        ("helm.sh/hook-delete-policy", json!("hook-failed")),
+        // The words that Helm knows each delete it at some time.
+        ("helm.sh/hook-delete-policy", json!("never")),
         ("meta.helm.sh/release-name", json!(NAME)),
         ("meta.helm.sh/release-namespace", json!(NAME)),
     ];

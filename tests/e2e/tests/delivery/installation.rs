@@ -34,7 +34,7 @@ async fn the_chart_carries_the_system_through_its_life() -> anyhow::Result<()> {
     let ground = Ground::make().await?;
     step("the API server takes the overlays", overlays_are_taken)?;
     step("nothing is left of what was done before", cleared)?;
-    let release = Release::new(ground.as_ref().map(Ground::spec));
+    let release = Release::new(ground.as_ref().map(Ground::spec))?;
     let before = inventories(&cluster).await?;
     step("Helm takes over what kubectl installed", || {
         release.install(&[
@@ -143,18 +143,18 @@ struct Release {
 
 impl Release {
     /// With a storage, where there is a specification.
-    fn new(spec: Option<Value>) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+    fn new(spec: Option<Value>) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
         let values = json!({
             "image": {"tag": "dev"},
             "storage": {"enabled": spec.is_some(), "spec": spec.unwrap_or_else(|| json!({}))},
         });
         let file = folder.path().join("values.yaml");
-        std::fs::write(&file, values.to_string()).expect("a file of values");
-        Self {
+        std::fs::write(&file, values.to_string())?;
+        Ok(Self {
             values: file.display().to_string(),
             _folder: folder,
-        }
+        })
     }
 
     fn install(&self, more: &[&str]) -> anyhow::Result<String> {
@@ -187,12 +187,9 @@ fn overlays_are_taken() -> anyhow::Result<()> {
     for name in OVERLAYS {
         let mut objects = overlay(name)?;
         let storage = objects.remove(&("HyperCloudStorage".into(), "hypercloud".into()));
-        let list = json!({
-            "apiVersion": "v1", "kind": "List",
-            "items": objects.into_values().collect::<Vec<_>>(),
-        });
+        let texts: Result<Vec<String>, _> = objects.values().map(serde_yaml::to_string).collect();
         let dry = ["apply", "--dry-run=server", "--filename", "-"];
-        storage::kubectl(&dry, &list.to_string()).with_context(|| name.to_owned())?;
+        storage::kubectl(&dry, &texts?.join("---\n")).with_context(|| name.to_owned())?;
         if let Some(storage) = storage {
             let said = storage::kubectl(&dry, &storage.to_string());
             let said = said.map_or_else(|error| error.to_string(), |_| "it was taken".into());

@@ -84,9 +84,9 @@ async fn killed(
         let millis = {
             let mut rng = rand::rng();
             match rng.random_range(0..3) {
-                0 => rng.random_range(50..500),
-                1 => rng.random_range(500..2_000),
-                _ => rng.random_range(2_000..5_000),
+                0 => rng.random_range(300..1_000),
+                1 => rng.random_range(1_000..2_500),
+                _ => rng.random_range(2_500..5_000),
             }
         };
         tokio::time::sleep(Duration::from_millis(millis)).await;

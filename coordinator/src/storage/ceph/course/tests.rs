@@ -14,6 +14,7 @@ fn job(name: &str, task: Task, created: i64, state: JobState) -> JobSeen {
         created: at(created),
         state,
         failed_pods: 0,
+        fresh: 20,
     }
 }
 
@@ -48,6 +49,24 @@ fn an_answer_holds_while_the_next_is_waited_for() {
     let newer = course(&jobs, at(33));
     assert_eq!(newer.answer.unwrap().name, "2");
     assert_eq!(names(&newer.done), ["1"]);
+}
+
+#[test]
+fn ceph_is_asked_more_seldom_while_nothing_is_done() {
+    let mut look = job("1", Task::Look, 0, complete(2));
+    let mut pauses = Vec::new();
+    for _ in 0..9 {
+        let jobs = [look.clone()];
+        look.fresh = course(&jobs, at(3)).fresh;
+        pauses.push(look.fresh);
+    }
+    assert_eq!(pauses, [30, 45, 67, 100, 150, 225, 300, 300, 300]);
+    let jobs = [look.clone()];
+    assert!(!course(&jobs, at(290)).ask && course(&jobs, at(310)).ask);
+    // Once something was done, it is soon again.
+    let jobs = [look, job("out", Task::Out(3), 3, complete(5))];
+    assert!(course(&jobs, at(6)).ask);
+    assert_eq!(course(&jobs, at(6)).fresh, 20);
 }
 
 #[test]
