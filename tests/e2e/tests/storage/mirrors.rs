@@ -48,7 +48,9 @@ pub async fn a_byte_that_is_wrong_stops_it_until_it_is_mended(
 pub async fn what_rook_calls_ready_is_not_enough(ground: &Ground) -> anyhow::Result<()> {
     let cluster = &ground.cluster;
     ground.none().await?;
-    orders::give(cluster, &[("status", "empty")]).await?;
+    // What was made once stays, so no driver is from the beginning.
+    let none = ("drivers", "absent");
+    orders::give(cluster, &[("status", "empty"), none]).await?;
     storage::set(cluster, &ground.spec()).await?;
     let of = |reason: &'static str| {
         move |status: &hypercloud_api::HyperCloudStorageStatus| {
@@ -60,7 +62,7 @@ pub async fn what_rook_calls_ready_is_not_enough(ground: &Ground) -> anyhow::Res
     let what = "says that Rook says nothing";
     storage::becomes(cluster, what, INSTALLATION * 2, of("CephClusterUntouched")).await?;
 
-    orders::give(cluster, &[("osds-missing", "all")]).await?;
+    orders::give(cluster, &[("osds-missing", "all"), none]).await?;
     storage::object(
         cluster,
         &CEPH_CLUSTER,
@@ -72,7 +74,7 @@ pub async fn what_rook_calls_ready_is_not_enough(ground: &Ground) -> anyhow::Res
     let what = "misses the OSDs";
     storage::becomes(cluster, what, NOTICED, of("OsdsMissing")).await?;
 
-    orders::give(cluster, &[("drivers", "absent")]).await?;
+    orders::give(cluster, &[none]).await?;
     storage::becomes(cluster, "misses the drivers", LIMIT, |status| {
         let drivers = component(status, "csi-drivers");
         drivers.is_some_and(|drivers| drivers.reason.as_deref() == Some("WorkloadMissing"))
