@@ -22,4 +22,4 @@ export HCS_E2E_PROGRAMS
 # as they would in production.
 cargo test --workspace --test e2e -- --test-threads 3 "$@"
 # The platform's storage is one in a cluster: its tests run one after another.
-cargo test --workspace --test storage -- "$@"
+cargo test --workspace --test e2e-storage -- "$@"

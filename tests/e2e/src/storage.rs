@@ -62,7 +62,7 @@ pub fn resource(spec: &Value) -> Value {
 /// Makes the storage of this specification, or changes it to it. What other
 /// writers bring in between is tried again; a refusal is not.
 pub async fn set(cluster: &Cluster, spec: &Value) -> anyhow::Result<()> {
-    for _ in 0..20 {
+    for _ in 0..60 {
         let mut wanted: HyperCloudStorage = serde_json::from_value(resource(spec))?;
         let write = PostParams::default();
         let written = match look(cluster).await? {
@@ -76,6 +76,10 @@ pub async fn set(cluster: &Cluster, spec: &Value) -> anyhow::Result<()> {
         };
         match written {
             Err(kube::Error::Api(answer)) if answer.code == 409 => {}
+            // The replica that was to judge it has just gone.
+            Err(kube::Error::Api(answer)) if answer.message.contains("failed calling webhook") => {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
             other => return other.map(drop).context("the storage is not taken"),
         }
     }
