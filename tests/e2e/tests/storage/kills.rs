@@ -1,5 +1,6 @@
 //! A coordinator that is killed at any instant, and started again.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use e2e::storage::coordinator::Coordinator;
@@ -93,12 +94,17 @@ async fn killed(
         anyhow::ensure!(!own.has_ended()?, "it ended by itself");
         own.kill()?;
         let status = storage::status(&ground.cluster).await?;
-        points.push(status.ready.unwrap_or_else(|| "-".to_owned()));
+        let ready = status.ready.unwrap_or_else(|| "-".to_owned());
+        let objects = all(&ground.cluster, Some(LABEL_STAGE), None).await?;
+        points.push(format!("{ready} of {}", objects.len()));
         own.start()?;
     }
     println!(
         "killed {kills} times during the {what}, at {}",
-        points.join(" ")
+        points.join(", ")
     );
+    // Kills that all meet the same prove nothing.
+    let distinct: BTreeSet<&String> = points.iter().collect();
+    anyhow::ensure!(distinct.len() >= 3, "killed at {distinct:?} only");
     Ok(())
 }
