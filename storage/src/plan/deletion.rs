@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::health::cluster_key;
 use crate::object::{Key, Seen};
-use crate::stage::STAGES;
+use crate::stage::{By, STAGES};
 use crate::{CEPHFS_DRIVER, RBD_DRIVER, ROOK_CONFIRMATION, ROOK_NAMESPACE};
 
 /// What is done next.
@@ -306,7 +306,7 @@ fn jobs(view: &View<'_>) -> Option<Step> {
 }
 
 /// Definitions go where that is the policy, but for those of which objects
-/// are left.
+/// are left, and those of snapshots where the controller stays for others.
 fn definitions(view: &View<'_>) -> Option<Step> {
     if view.definitions == DefinitionsPolicy::Keep {
         return None;
@@ -314,6 +314,7 @@ fn definitions(view: &View<'_>) -> Option<Step> {
     let keys = STAGES
         .iter()
         .rev()
+        .filter(|stage| !(view.foreign_snapshots && stage.by == By::Snapshotter))
         .flat_map(|stage| view.seen.of_stage(stage.name))
         .filter(|key| is_definition(key))
         .filter(|key| !view.definitions_in_use.contains(&key.name));

@@ -89,6 +89,7 @@ struct World {
     confirmed: bool,
     definitions: DefinitionsPolicy,
     in_use: BTreeSet<String>,
+    foreign_snapshots: bool,
     destroyed: bool,
     released: bool,
 }
@@ -116,6 +117,7 @@ impl World {
             confirmed,
             definitions: DefinitionsPolicy::Remove,
             in_use: BTreeSet::new(),
+            foreign_snapshots: false,
             destroyed: false,
             released: false,
         }
@@ -136,7 +138,7 @@ impl World {
             jobs: &self.jobs,
             cleaned: Cleaned(self.cleaned.as_deref()),
             definitions_in_use: &self.in_use,
-            foreign_snapshots: false,
+            foreign_snapshots: self.foreign_snapshots,
         }
     }
 
@@ -379,6 +381,20 @@ fn definitions_stay_by_policy_and_where_they_are_used() {
         assert!(world.seen.has(&definition("volumesnapshots")));
         let kept = policy == DefinitionsPolicy::Keep;
         assert_eq!(world.seen.has(&definition("cephclusters")), kept);
+    }
+}
+
+#[test]
+fn what_takes_the_snapshots_of_others_stays_whole() {
+    let mut world = World::new(true);
+    world.foreign_snapshots = true;
+    for n in 0..200 {
+        world.act();
+        world.pass(n);
+    }
+    assert!(world.released && !world.seen.has(&definition("cephclusters")));
+    for stage in ["snapshot-definitions", "snapshot-controller"] {
+        assert_eq!(world.seen.of_stage(stage).count(), 1, "{stage}");
     }
 }
 

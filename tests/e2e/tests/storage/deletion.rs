@@ -14,6 +14,14 @@ use serde_json::{Value, json};
 
 const TOOLS: Object<'_> = deployment(ROOK_NAMESPACE, "rook-ceph-tools");
 
+const CONTROLLER: Object<'_> = deployment("kube-system", "snapshot-controller");
+const SNAPSHOTS: Object<'_> = Object {
+    api_version: "apiextensions.k8s.io/v1",
+    kind: "CustomResourceDefinition",
+    namespace: "",
+    name: "volumesnapshots.snapshot.storage.k8s.io",
+};
+
 async fn uid(ground: &Ground, object: &Object<'_>) -> anyhow::Result<Value> {
     let found = object.get(&ground.cluster).await?;
     Ok(found.context("it is not there")?["metadata"]["uid"].clone())
@@ -108,22 +116,35 @@ pub async fn with_it_everything_goes_once_nothing_is_used(ground: &Ground) -> an
     );
     system::all_ready(cluster, "coordinator").await?;
 
+    assert_eq!(
+        CONTROLLER.get(cluster).await?.is_some(),
+        SNAPSHOTS.get(cluster).await?.is_some(),
+        "one of controller and definition stays without the other"
+    );
     let left = left(ground).await?;
     assert!(left.is_empty(), "{left:#?}");
     scope.close().await?;
     ground.restore().await
 }
 
-/// What there still is of the installation, in all the cluster.
+/// What there still is of the installation, in all the cluster. The snapshot
+/// controller stays, with its definitions, for drivers of others.
 async fn left(ground: &Ground) -> anyhow::Result<Vec<String>> {
     let cluster = &ground.cluster;
     let used = |name: &str| name.ends_with("snapshot.storage.k8s.io");
     let everything = all(cluster, None, None).await?;
+    let is_for_others = |stage: Option<&str>| {
+        let mut classes = everything
+            .iter()
+            .filter(|listed| listed.kind == "VolumeSnapshotClass");
+        stage == Some("snapshot-controller") && classes.next().is_some()
+    };
     let of_it = everything.iter().filter(|listed| {
         let is_definition = listed.kind == "CustomResourceDefinition";
         let ours = ["ceph.rook.io", "csi.ceph.io", "objectbucket.io"];
         // The cluster has snapshots of its own, whose definitions are in use.
-        listed.label(LABEL_STAGE).is_some() && !(is_definition && used(&listed.name))
+        let stage = listed.label(LABEL_STAGE);
+        stage.is_some() && !is_for_others(stage) && !(is_definition && used(&listed.name))
             || is_definition && ours.iter().any(|group| listed.name.ends_with(group))
             || listed.kind == "Namespace" && listed.name == ROOK_NAMESPACE
             || listed.namespace == ROOK_NAMESPACE
