@@ -129,7 +129,7 @@ pub async fn with_it_everything_goes_once_nothing_is_used(ground: &Ground) -> an
 
 /// What there still is of the installation, in all the cluster. The snapshot
 /// controller stays, with its definitions, for drivers of others.
-async fn left(ground: &Ground) -> anyhow::Result<Vec<String>> {
+pub async fn left(ground: &Ground) -> anyhow::Result<Vec<String>> {
     let cluster = &ground.cluster;
     let used = |name: &str| name.ends_with("snapshot.storage.k8s.io");
     let everything = all(cluster, None, None).await?;

@@ -12,8 +12,15 @@ use hypercloud_storage::object::LABEL_STAGE;
 use rand::Rng;
 use serde_json::json;
 
-/// How often it is killed in each part of a storage's life.
-const KILLS: [(&str, u32); 3] = [("installation", 20), ("upgrade", 18), ("deletion", 12)];
+use crate::deletion::left;
+
+/// How often it is killed in each part of a storage's life, and how many
+/// milliseconds it is left at most: what is made takes longer than what goes.
+const KILLS: [(&str, u32, u64); 3] = [
+    ("installation", 24, 8_000),
+    ("upgrade", 14, 5_000),
+    ("deletion", 12, 5_000),
+];
 
 pub async fn a_coordinator_killed_at_fifty_points_converges(ground: &Ground) -> anyhow::Result<()> {
     let cluster = &ground.cluster;
@@ -39,24 +46,25 @@ async fn life(ground: &Ground, own: &mut Coordinator) -> anyhow::Result<()> {
     killed(ground, own, KILLS[0]).await?;
     runs(ground, FORMER).await?;
 
+    // One daemon after another, slowly: there is something to meet.
+    orders::give(cluster, &[("pace", "2000")]).await?;
     spec["versions"] = json!({"rook": NEWEST});
     storage::set(cluster, &spec).await?;
     killed(ground, own, KILLS[1]).await?;
     runs(ground, NEWEST).await?;
 
-    spec["cleanup"] = json!({"confirmation": "yes-really-destroy-data"});
+    orders::give(cluster, &[("pace", "300")]).await?;
+    spec["cleanup"] = json!({
+        "confirmation": "yes-really-destroy-data",
+        "definitions": "Remove",
+    });
     storage::set(cluster, &spec).await?;
     storage::delete(cluster).await?;
     killed(ground, own, KILLS[2]).await?;
     storage::gone(cluster, LIMIT).await?;
-    let left = all(cluster, Some(LABEL_STAGE), None).await?;
-    let names: Vec<String> = left
-        .iter()
-        .filter(|listed| listed.kind != "CustomResourceDefinition")
-        .map(|listed| format!("{} {}", listed.kind, listed.name))
-        .collect();
-    anyhow::ensure!(names.is_empty(), "left: {names:?}");
-    Ok(())
+    let left = left(ground).await?;
+    anyhow::ensure!(left.is_empty(), "left: {left:?}");
+    ground.restore().await
 }
 
 async fn runs(ground: &Ground, rook: &str) -> anyhow::Result<()> {
@@ -78,7 +86,7 @@ async fn runs(ground: &Ground, rook: &str) -> anyhow::Result<()> {
 async fn killed(
     ground: &Ground,
     own: &mut Coordinator,
-    (what, kills): (&str, u32),
+    (what, kills, longest): (&str, u32, u64),
 ) -> anyhow::Result<()> {
     let mut points = Vec::new();
     for _ in 0..kills {
@@ -86,8 +94,8 @@ async fn killed(
             let mut rng = rand::rng();
             match rng.random_range(0..3) {
                 0 => rng.random_range(300..1_000),
-                1 => rng.random_range(1_000..2_500),
-                _ => rng.random_range(2_500..5_000),
+                1 => rng.random_range(1_000..longest / 2),
+                _ => rng.random_range(longest / 2..longest),
             }
         };
         tokio::time::sleep(Duration::from_millis(millis)).await;
