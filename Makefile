@@ -32,14 +32,16 @@ e2e: ## The end-to-end tests alone, on the cluster that is up
 delivery: ## The chart and the overlays alone; takes the system away from the cluster
 	@tests/delivery.sh
 
-.PHONY: bench-import bench-export bench-devices bench
+.PHONY: bench-import bench-export bench-devices bench-storage bench
 bench-import: ## Imports timed beside their peers; ROWS=zlib,zstd RUNS=5
 	@bench/packages.sh && bench/import.sh
 bench-export: ## Exports timed beside their peers; ROWS=zlib,zstd RUNS=5
 	@bench/packages.sh && bench/export.sh
 bench-devices: ## Walks of 500 devices beside lsblk; DEVICES=500 RUNS=9
 	@bench/packages.sh && bench/devices.sh
-bench: bench-import bench-export bench-devices
+bench-storage: ## Installations of a storage with a simulated Rook, and chaos; RUNS=3 SECONDS_OF_CHAOS=600
+	@scripts/packages.sh && bench/storage.sh
+bench: bench-import bench-export bench-devices bench-storage
 
 .PHONY: generate
 generate: ## Write the generated files: protocol code, CRDs, the chart's templates

@@ -27,7 +27,7 @@ use crate::devices::tool;
 use crate::wait::{Seen, until, when};
 
 /// From `kubectl apply` to OK, at most.
-pub const INSTALLATION: Duration = Duration::from_secs(60);
+pub const INSTALLATION: Duration = Duration::from_secs(120);
 /// How soon a failure has to show, and how soon it has to be forgotten.
 pub const NOTICED: Duration = Duration::from_secs(30);
 /// How long anything else may take on a busy machine.

@@ -184,7 +184,7 @@ impl Ground {
         }
         let spec = self.spec();
         super::set(&self.cluster, &spec).await?;
-        super::is_ok(&self.cluster, INSTALLATION * 2).await?;
+        super::is_ok(&self.cluster, INSTALLATION).await?;
         Ok(spec)
     }
 

@@ -7,7 +7,7 @@ use e2e::devices::tool;
 use e2e::storage::ground::{Ground, NEWEST, NEWEST_CEPH};
 use e2e::storage::history::History;
 use e2e::storage::objects::{CEPH_CLUSTER, Object, all, deployment};
-use e2e::storage::{self, INSTALLATION};
+use e2e::storage::{self, LIMIT};
 use hypercloud_api::{ComponentState, HyperCloudStorageStatus, StorageState, conditions};
 use hypercloud_storage::object::LABEL_STAGE;
 use hypercloud_storage::stage::STAGES;
@@ -35,17 +35,16 @@ spec:
     ))
 }
 
-pub async fn every_stage_comes_in_its_order_within_a_minute(ground: &Ground) -> anyhow::Result<()> {
+pub async fn every_stage_comes_in_its_order(ground: &Ground) -> anyhow::Result<()> {
     let cluster = &ground.cluster;
     ground.none().await?;
     let history = History::begin(cluster);
     let text = written(ground)?;
     let begun = Instant::now();
     storage::kubectl(&["apply", "--filename", "-"], &text)?;
-    let status = storage::is_ok(cluster, INSTALLATION * 2).await?;
-    let took = begun.elapsed();
-    println!("OK after {:.1} s", took.as_secs_f64());
-    anyhow::ensure!(took < INSTALLATION, "it took {took:?}");
+    let status = storage::is_ok(cluster, LIMIT).await?;
+    // `bench/storage.sh` reads this.
+    println!("OK after {:.1} s", begun.elapsed().as_secs_f64());
 
     whole(&status)?;
     assert_eq!(

@@ -43,7 +43,7 @@ macro_rules! tests {
 const TESTS: &[(&str, Test)] = tests![
     refusal::what_the_nodes_do_not_have_is_refused,
     refusal::the_trust_of_the_api_server_is_kept,
-    install::every_stage_comes_in_its_order_within_a_minute,
+    install::every_stage_comes_in_its_order,
     refusal::what_a_change_cannot_bring_is_refused,
     refusal::without_a_coordinator_nothing_slips_through,
     traps::what_fails_after_ready_shows_and_passes,

@@ -41,7 +41,7 @@ pub async fn a_byte_that_is_wrong_stops_it_until_it_is_mended(
         component(status, "rook-common").is_some_and(|found| found.state == ComponentState::Ready)
     })
     .await?;
-    storage::is_ok(cluster, INSTALLATION * 2).await.map(drop)
+    storage::is_ok(cluster, INSTALLATION).await.map(drop)
 }
 
 /// Rook says Ready without a single OSD, and nothing at all in some cases.
@@ -60,7 +60,7 @@ pub async fn what_rook_calls_ready_is_not_enough(ground: &Ground) -> anyhow::Res
         }
     };
     let what = "says that Rook says nothing";
-    storage::becomes(cluster, what, INSTALLATION * 2, of("CephClusterUntouched")).await?;
+    storage::becomes(cluster, what, INSTALLATION, of("CephClusterUntouched")).await?;
 
     orders::give(cluster, &[("osds-missing", "all"), none]).await?;
     storage::object(
@@ -81,7 +81,7 @@ pub async fn what_rook_calls_ready_is_not_enough(ground: &Ground) -> anyhow::Res
     })
     .await?;
     orders::clear(cluster).await?;
-    storage::is_ok(cluster, INSTALLATION * 2).await?;
+    storage::is_ok(cluster, INSTALLATION).await?;
 
     // A cluster without internet, with the mirror beside the coordinator.
     let asked = ground.mirror.asked()?;

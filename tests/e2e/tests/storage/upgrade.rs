@@ -28,7 +28,7 @@ pub async fn goes_in_order_while_ceph_is_healthy(ground: &Ground) -> anyhow::Res
     spec["manifests"] = json!({"configMaps": maps});
     let asked = ground.mirror.asked()?;
     storage::set(cluster, &spec).await?;
-    let status = storage::is_ok(cluster, INSTALLATION * 2).await?;
+    let status = storage::is_ok(cluster, INSTALLATION).await?;
     let running = status.versions.unwrap_or_default();
     assert_eq!(running.rook.as_deref(), Some(FORMER));
     assert_eq!(running.ceph.as_deref(), Some(FORMER_CEPH));
