@@ -68,8 +68,9 @@ async fn the_coordinator_reads_secrets_by_their_names_and_collects_none() -> any
             ("get", true),
             ("list", false),
             ("watch", false),
-            // For the addresses by which exports are fetched.
-            ("create", kind.1 == "secrets"),
+            // For the addresses by which exports are fetched, and for the
+            // settings of Rook in its manifests.
+            ("create", true),
             ("update", false),
             ("patch", false),
             ("delete", false),
