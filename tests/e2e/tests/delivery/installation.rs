@@ -82,7 +82,11 @@ async fn with_storage(ground: &Ground, release: &Release) -> anyhow::Result<()> 
     assert!(!changed.is_hook, "it is a part of the release by now");
     assert_eq!(changed.spec["storage"]["health"]["warnings"], "Tolerate");
     storage::is_ok(cluster, LIMIT).await?;
-    assert_eq!(system::pods(cluster, "coordinator").await?.len(), 1);
+    until("one coordinator is left", LIMIT, || async {
+        let pods = system::pods(cluster, "coordinator").await?.len();
+        Ok(when(pods == 1, pods))
+    })
+    .await?;
 
     step("it is put back", || {
         helm(&[
