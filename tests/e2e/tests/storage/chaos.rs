@@ -33,10 +33,10 @@ const FAILURES: &[Order] = &[
 
 type Order = (&'static str, &'static str);
 
-/// How long the run is: `HCS_CHAOS_SECONDS`, or two minutes.
+/// How long the run is: `HCS_CHAOS_SECONDS`, or a minute.
 pub fn duration() -> Duration {
     let text = std::env::var("HCS_CHAOS_SECONDS").ok();
-    let seconds = text.and_then(|text| text.parse().ok()).unwrap_or(120);
+    let seconds = text.and_then(|text| text.parse().ok()).unwrap_or(60);
     Duration::from_secs(seconds)
 }
 
