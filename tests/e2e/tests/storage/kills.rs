@@ -7,26 +7,22 @@ use e2e::storage::coordinator::Coordinator;
 use e2e::storage::ground::{FORMER, Ground, NEWEST};
 use e2e::storage::objects::all;
 use e2e::storage::{self, LIMIT, orders};
-use hypercloud_api::{HyperCloudStorageStatus, StorageState};
+use e2e::wait::{until, when};
+use hypercloud_api::StorageState;
 use hypercloud_storage::object::LABEL_STAGE;
 use rand::Rng;
 use serde_json::json;
 
 use crate::deletion::left;
 
-/// How often it is killed in each part of a storage's life, and how many
-/// milliseconds it is left at most: what is made takes longer than what goes.
-const KILLS: [(&str, u32, u64); 3] = [
-    ("installation", 24, 8_000),
-    ("upgrade", 14, 5_000),
-    ("deletion", 12, 5_000),
-];
+/// How often it is killed while there is something to do.
+const KILLS: usize = 50;
 
 pub async fn a_coordinator_killed_at_fifty_points_converges(ground: &Ground) -> anyhow::Result<()> {
     let cluster = &ground.cluster;
     ground.none().await?;
     let mut own = Coordinator::take_over(cluster).await?;
-    let lived = life(ground, &mut own).await;
+    let lived = lives(ground, &mut own).await;
     if lived.is_err() {
         let log = std::fs::read_to_string(own.log()).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -37,21 +33,36 @@ pub async fn a_coordinator_killed_at_fifty_points_converges(ground: &Ground) -> 
     lived
 }
 
-async fn life(ground: &Ground, own: &mut Coordinator) -> anyhow::Result<()> {
+/// Installations, upgrades and deletions, one after another, until it was
+/// killed often enough.
+async fn lives(ground: &Ground, own: &mut Coordinator) -> anyhow::Result<()> {
+    let mut points = Vec::new();
+    while points.len() < KILLS {
+        life(ground, own, &mut points).await?;
+    }
+    // Kills that all meet the same prove nothing.
+    let distinct: BTreeSet<&String> = points.iter().collect();
+    anyhow::ensure!(distinct.len() >= 10, "killed at {distinct:?} only");
+    Ok(())
+}
+
+async fn life(
+    ground: &Ground,
+    own: &mut Coordinator,
+    points: &mut Vec<String>,
+) -> anyhow::Result<()> {
     let cluster = &ground.cluster;
     orders::give(cluster, &[("pace", "300")]).await?;
     let mut spec = ground.spec();
     spec["versions"] = json!({"rook": FORMER});
     storage::set(cluster, &spec).await?;
-    killed(ground, own, KILLS[0]).await?;
-    runs(ground, FORMER).await?;
+    killed(ground, own, points, Some(FORMER)).await?;
 
     // One daemon after another, slowly: there is something to meet.
     orders::give(cluster, &[("pace", "2000")]).await?;
     spec["versions"] = json!({"rook": NEWEST});
     storage::set(cluster, &spec).await?;
-    killed(ground, own, KILLS[1]).await?;
-    runs(ground, NEWEST).await?;
+    killed(ground, own, points, Some(NEWEST)).await?;
 
     orders::give(cluster, &[("pace", "300")]).await?;
     spec["cleanup"] = json!({
@@ -60,46 +71,47 @@ async fn life(ground: &Ground, own: &mut Coordinator) -> anyhow::Result<()> {
     });
     storage::set(cluster, &spec).await?;
     storage::delete(cluster).await?;
-    killed(ground, own, KILLS[2]).await?;
-    storage::gone(cluster, LIMIT).await?;
+    killed(ground, own, points, None).await?;
     let left = left(ground).await?;
     anyhow::ensure!(left.is_empty(), "left: {left:?}");
     ground.restore().await
 }
 
-async fn runs(ground: &Ground, rook: &str) -> anyhow::Result<()> {
-    let of = |status: &HyperCloudStorageStatus| {
-        let running = status.versions.clone().unwrap_or_default();
-        status.state == Some(StorageState::Ok) && running.rook.as_deref() == Some(rook)
+/// Whether this Rook runs and all is well, or, without one, nothing is there.
+async fn is_done(ground: &Ground, rook: Option<&str>) -> anyhow::Result<bool> {
+    let found = storage::look(&ground.cluster).await?;
+    let Some(rook) = rook else {
+        return Ok(found.is_none());
     };
-    let begun = Instant::now();
-    storage::becomes(&ground.cluster, "converges", LIMIT, of).await?;
-    println!(
-        "Rook {rook}: OK {:.1} s after the last kill",
-        begun.elapsed().as_secs_f64()
-    );
-    Ok(())
+    let status = found.and_then(|found| found.status).unwrap_or_default();
+    let running = status.versions.unwrap_or_default();
+    Ok(status.state == Some(StorageState::Ok) && running.rook.as_deref() == Some(rook))
 }
 
-/// Kills the coordinator so often, each time a moment after it was started.
-/// A moment is as long as a look, or as an effect, or as several stages.
+/// Kills the coordinator again and again until all is done, each time a moment
+/// after it was started. A moment is as long as a look, or as an effect, or as
+/// several stages.
 async fn killed(
     ground: &Ground,
     own: &mut Coordinator,
-    (what, kills, longest): (&str, u32, u64),
+    points: &mut Vec<String>,
+    rook: Option<&str>,
 ) -> anyhow::Result<()> {
-    let mut points = Vec::new();
-    for _ in 0..kills {
+    let first = points.len();
+    while points.len() < KILLS {
         let millis = {
             let mut rng = rand::rng();
             match rng.random_range(0..3) {
-                0 => rng.random_range(300..1_000),
-                1 => rng.random_range(1_000..longest / 2),
-                _ => rng.random_range(longest / 2..longest),
+                0 => rng.random_range(300..1_500),
+                1 => rng.random_range(1_500..3_500),
+                _ => rng.random_range(3_500..7_000),
             }
         };
         tokio::time::sleep(Duration::from_millis(millis)).await;
         anyhow::ensure!(!own.has_ended()?, "it ended by itself");
+        if is_done(ground, rook).await? {
+            break;
+        }
         own.kill()?;
         let status = storage::status(&ground.cluster).await?;
         let ready = status.ready.unwrap_or_else(|| "-".to_owned());
@@ -107,12 +119,17 @@ async fn killed(
         points.push(format!("{ready} of {}", objects.len()));
         own.start()?;
     }
+    let what = rook.unwrap_or("no Rook");
+    let begun = Instant::now();
+    until("converges", LIMIT, || async {
+        Ok(when(is_done(ground, rook).await?, rook))
+    })
+    .await?;
     println!(
-        "killed {kills} times during the {what}, at {}",
-        points.join(", ")
+        "{what} {:.1} s after the last of {} kills, at {}",
+        begun.elapsed().as_secs_f64(),
+        points.len() - first,
+        points[first..].join(", ")
     );
-    // Kills that all meet the same prove nothing.
-    let distinct: BTreeSet<&String> = points.iter().collect();
-    anyhow::ensure!(distinct.len() >= 3, "killed at {distinct:?} only");
     Ok(())
 }
