@@ -213,13 +213,35 @@ async fn judge_import(disk: &Path, source: SourceSpec) {
     run(Command::new("cmp").arg("-n").arg(limit).args([disk, &back]));
 }
 
+/// A place to cancel at.
+#[derive(Debug, Clone, Copy)]
+enum Stop {
+    /// So many checkpoints were heard: one before the upload, one that names
+    /// it, and those of its parts.
+    Heard(usize),
+    /// So many parts are known to be stored.
+    Known(u64),
+}
+
+impl Stop {
+    fn is_at(self, heard: &[ExportCheckpoint]) -> bool {
+        match self {
+            Self::Heard(number) => heard.len() >= number,
+            Self::Known(number) => heard.last().is_some_and(|last| {
+                let known = known_parts(last);
+                known.end - known.start >= number
+            }),
+        }
+    }
+}
+
 /// Keeps what it hears, and does as it is told.
 #[derive(Default)]
 struct Watch {
     checkpoints: Mutex<Vec<ExportCheckpoint>>,
     progress: Mutex<Vec<Progress>>,
     /// Cancels at this checkpoint.
-    stop_at: Option<(usize, CancellationToken)>,
+    stop_at: Option<(Stop, CancellationToken)>,
     /// No checkpoint can be kept from this one on.
     full_from: Option<usize>,
     /// Whether the object is not wanted after all.
@@ -249,8 +271,8 @@ impl ExportObserver for Watch {
             return Err(std::io::ErrorKind::StorageFull.into());
         }
         checkpoints.push(serde_json::from_str(&text)?);
-        if let Some((number, cancel)) = &self.stop_at
-            && checkpoints.len() >= *number
+        if let Some((stop, cancel)) = &self.stop_at
+            && stop.is_at(&checkpoints)
         {
             cancel.cancel();
         }
@@ -266,4 +288,26 @@ impl ExportObserver for Watch {
         }
         Ok(())
     }
+}
+
+/// The parts that the requests send.
+fn parts_sent(requests: &[String]) -> Vec<u64> {
+    let number = |request: &String| {
+        let (_, rest) = request.strip_prefix("PUT ")?.split_once("partNumber=")?;
+        rest.split(|c: char| !c.is_ascii_digit())
+            .next()?
+            .parse()
+            .ok()
+    };
+    requests.iter().filter_map(number).collect()
+}
+
+/// The parts that are in the store as the checkpoint has it. What was on its
+/// way may be there as well, or come yet: a store goes on with what it was
+/// sent, whoever has hung up.
+fn known_parts(checkpoint: &ExportCheckpoint) -> std::ops::Range<u64> {
+    let text = serde_json::to_value(checkpoint).unwrap();
+    let place = &text["place"];
+    let first = if place["first"].is_null() { 1 } else { 2 };
+    first..place["nextPart"].as_u64().unwrap_or(first)
 }
