@@ -11,7 +11,7 @@ use std::error::Error as _;
 
 use hypercloud_disk::{ImageFormat, Refusal};
 
-pub use self::source::{InvalidAuthorities, SourceError};
+pub use self::source::SourceError;
 pub use self::target::TargetError;
 use crate::checksum::Checksum;
 

@@ -42,12 +42,13 @@ pub use allocator::give_memory_back;
 pub use checkpoint::Checkpoint;
 pub use checksum::{Algorithm, Checksum, ChecksumError};
 pub use copy::{Copied, CopyCheckpoint, CopyMode, CopyObserver, CopyRequest};
-pub use error::{InvalidAuthorities, Side, SourceError, TargetError, TransferError};
+pub use error::{Side, SourceError, TargetError, TransferError};
 pub use export::{
     Compression, ExportCheckpoint, ExportFormat, ExportObserver, ExportRequest, ExportTarget,
     Exported,
 };
 pub use hypercloud_disk::{ImageFormat, Packing, Refusal};
+pub use hypercloud_trust::InvalidAuthorities;
 pub use object_store::ObjectStoreError;
 pub use observer::{Observer, Progress};
 pub use options::{AddressPolicy, Options, SpacePolicy};

@@ -11,7 +11,6 @@ mod http;
 mod proxy;
 pub(crate) mod retry;
 mod stream;
-mod tls;
 pub(crate) mod unpack;
 
 pub(crate) use client::{cause, shown};

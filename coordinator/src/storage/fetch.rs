@@ -2,7 +2,7 @@
 //! as long as they are what it asks for.
 //!
 //! - [`web`] (network required): a file from a web server; [`connection`] is
-//!   how one is reached, [`trust`] whom it is believed.
+//!   how one is reached.
 //! - [`config_map`] (client required): files out of ConfigMaps, and the
 //!   certificates in one.
 //! - [`folder`]: a file of a folder that is mounted.
@@ -17,7 +17,6 @@ mod connection;
 mod folder;
 mod retry;
 mod trouble;
-mod trust;
 mod web;
 
 use std::collections::BTreeMap;

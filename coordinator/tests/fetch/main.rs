@@ -5,6 +5,8 @@
 
 #[path = "../own/memory.rs"]
 mod memory;
+#[path = "../../../tests/mirror.rs"]
+mod mirror;
 mod near;
 mod released;
 mod site;

@@ -2,7 +2,7 @@
 //! is what the table says, by whichever way it came.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -14,21 +14,6 @@ use hypercloud_storage::version::table::FILES;
 use super::memory::Server;
 use super::site::{Reply, Site};
 use super::*;
-
-/// The mirror of the real manifests, where there is one.
-fn mirror() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os("HCS_MANIFESTS_MIRROR") {
-        return Some(folder.into());
-    }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .map(|folder| folder.join("shared/manifests"))
-        .find(|folder| folder.is_dir());
-    if folder.is_none() {
-        println!("skipped: there are no manifests in ../shared/manifests");
-    }
-    folder
-}
 
 fn released() -> Vec<Wanted> {
     FILES
@@ -63,7 +48,9 @@ async fn fetched(spec: &HyperCloudStorageSpec) {
 
 #[tokio::test]
 async fn all_pass_from_a_web_server() {
-    let Some(folder) = mirror() else { return };
+    let Some(folder) = mirror::folder() else {
+        return;
+    };
     let site = Site::plain().await;
     for wanted in released() {
         let bytes = std::fs::read(folder.join(wanted.path())).unwrap();
@@ -74,7 +61,9 @@ async fn all_pass_from_a_web_server() {
 
 #[tokio::test]
 async fn all_pass_from_a_folder() {
-    let Some(folder) = mirror() else { return };
+    let Some(folder) = mirror::folder() else {
+        return;
+    };
     let mirror = ManifestMirror {
         folder: Some(folder.to_str().unwrap().to_owned()),
         ..ManifestMirror::default()

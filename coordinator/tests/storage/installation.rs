@@ -4,7 +4,8 @@ use hypercloud_api::names;
 use hypercloud_coordinator::storage::reconcile::reconcile;
 use serde_json::{Value, json};
 
-use super::world::{Cluster, STORAGE, World, mirror, storage};
+use super::mirror;
+use super::world::{Cluster, STORAGE, World, storage};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -43,7 +44,9 @@ fn establish(world: &mut World) {
 
 #[tokio::test]
 async fn the_finalizer_comes_first_and_the_status_before_what_it_says() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     let cluster = cluster(mirror.to_str().unwrap());
     let context = cluster.context();
     let class = format!("{DEFINITIONS}/volumesnapshotclasses.snapshot.storage.k8s.io");
@@ -77,7 +80,9 @@ async fn the_finalizer_comes_first_and_the_status_before_what_it_says() {
 
 #[tokio::test]
 async fn what_the_api_server_refuses_is_in_the_status() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     let cluster = cluster(mirror.to_str().unwrap());
     let context = cluster.context();
     let class = format!("{DEFINITIONS}/volumesnapshotclasses.snapshot.storage.k8s.io");

@@ -9,6 +9,8 @@ mod effects;
 #[path = "../shell/fake.rs"]
 mod fake;
 mod installation;
+#[path = "../../../tests/mirror.rs"]
+mod mirror;
 #[allow(dead_code)]
 #[path = "../ceph/server.rs"]
 mod server;

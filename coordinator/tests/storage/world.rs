@@ -2,7 +2,6 @@
 //! and a context on it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -89,18 +88,6 @@ pub fn storage(more: &Value) -> Value {
         storage["spec"][key] = value.clone();
     }
     storage
-}
-
-/// The folder of manifests, or a word on what is not tested.
-pub fn mirror() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .map(|folder| folder.join("shared/manifests"))
-        .find(|folder| folder.is_dir());
-    if folder.is_none() {
-        println!("skipped: there are no manifests in ../shared/manifests");
-    }
-    folder
 }
 
 /// Where an object is.

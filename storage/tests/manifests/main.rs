@@ -3,11 +3,13 @@
 //! the specification is what Rook's definitions take.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../../../tests/mirror.rs"]
+mod mirror;
 mod schema;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use hypercloud_api::{HyperCloudStorage, HyperCloudStorageSpec, RegistryMirror, SettledDevice};
@@ -25,18 +27,6 @@ use serde_json::{Value, json};
 
 const SMALLEST: &str = include_str!("../examples/smallest.yaml");
 const EVERYTHING: &str = include_str!("../examples/everything.yaml");
-
-/// The folder of manifests, or a word on what is not tested.
-fn mirror() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .map(|folder| folder.join("shared/manifests"))
-        .find(|folder| folder.is_dir());
-    if folder.is_none() {
-        println!("skipped: there are no manifests in ../shared/manifests");
-    }
-    folder
-}
 
 fn spec(text: &str) -> HyperCloudStorageSpec {
     serde_yaml::from_str::<HyperCloudStorage>(text)
@@ -117,7 +107,9 @@ fn named<'a>(objects: &'a [Desired], kind: &str, name: &str) -> Option<&'a Value
 
 #[test]
 fn every_checksum_is_the_files() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     for known in FILES {
         let wanted = Wanted {
             project: known.project,
@@ -135,7 +127,9 @@ fn every_checksum_is_the_files() {
 
 #[test]
 fn a_folder_is_laid_out_as_the_mirror() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     let folder = hypercloud_api::ManifestMirror {
         folder: Some(mirror.display().to_string()),
         ..Default::default()
@@ -150,7 +144,9 @@ fn a_folder_is_laid_out_as_the_mirror() {
 
 #[test]
 fn every_stage_is_built_of_every_release() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     for release in ROOK {
         let stages = built(&mirror, &spec(SMALLEST), &of(release));
         let count = |stage: &str, kind: &str| {
@@ -175,7 +171,9 @@ fn every_stage_is_built_of_every_release() {
 
 #[test]
 fn every_kind_that_is_applied_is_looked_at() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     for release in ROOK {
         let mut spec = spec(EVERYTHING);
         spec.versions = None;
@@ -199,7 +197,9 @@ fn every_kind_that_is_applied_is_looked_at() {
 
 #[test]
 fn what_is_waited_for_is_what_is_installed() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     let everything = spec(EVERYTHING);
     for release in ROOK {
         let mut spec = everything.clone();
@@ -225,7 +225,9 @@ fn what_is_waited_for_is_what_is_installed() {
 
 #[test]
 fn settings_are_seeded_and_everything_else_is_kept() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     let stages = built(&mirror, &spec(SMALLEST), &of(&ROOK[0]));
     let seeded: Vec<(&str, &str)> = stages["rook-operator"]
         .iter()
@@ -257,7 +259,9 @@ fn definitions(stages: &BTreeMap<&'static str, Vec<Desired>>) -> BTreeMap<String
 
 #[test]
 fn what_is_rendered_fits_the_definitions_of_every_release() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     for release in ROOK {
         for text in [SMALLEST, EVERYTHING] {
             let mut spec = spec(text);
@@ -318,7 +322,9 @@ fn the_cluster_is_what_was_asked_for() {
 
 #[test]
 fn no_image_comes_from_a_registry_that_another_stands_in_for() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     let to = "registry.example:5000/";
     let mut spec = spec(EVERYTHING);
     spec.versions = None;
@@ -354,7 +360,9 @@ fn no_image_comes_from_a_registry_that_another_stands_in_for() {
 
 #[test]
 fn the_toolbox_is_of_the_clusters_version() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     for release in ROOK {
         let target = of(release);
         let stages = built(&mirror, &spec(SMALLEST), &target);
@@ -366,7 +374,9 @@ fn the_toolbox_is_of_the_clusters_version() {
 
 #[test]
 fn an_upgrade_is_seen_in_what_was_applied() {
-    let Some(mirror) = mirror() else { return };
+    let Some(mirror) = mirror::folder() else {
+        return;
+    };
     let stages = |release| built(&mirror, &spec(SMALLEST), &of(release));
     let (new, old) = (stages(&ROOK[0]), stages(&ROOK[1]));
     let seen: Seen = old.values().flatten().map(|d| d.object.clone()).collect();

@@ -6,6 +6,8 @@ pub mod coordinator;
 pub mod disks;
 pub mod ground;
 pub mod history;
+#[path = "../../mirror.rs"]
+pub mod manifests;
 pub mod mirror;
 pub mod objects;
 pub mod orders;

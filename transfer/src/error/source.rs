@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use hypercloud_disk::{Packing, Refusal};
+use hypercloud_trust::{InvalidAuthorities, TrustError};
 
 use crate::object_store::ObjectStoreError;
 
@@ -212,19 +213,13 @@ pub enum SourceError {
     },
 }
 
-/// Why authorities cannot be trusted.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum InvalidAuthorities {
-    /// No certificate stands in the text.
-    #[error("no certificate in PEM form stands in them: give at least one")]
-    Empty,
-    /// The text around the certificate of this number is broken.
-    #[error("certificate {0} is broken PEM: {1}")]
-    Pem(usize, rustls::pki_types::pem::Error),
-    /// The certificate of this number is none.
-    #[error("certificate {0} is none: {1}")]
-    Certificate(usize, rustls::Error),
+impl From<TrustError> for SourceError {
+    fn from(error: TrustError) -> Self {
+        match error {
+            TrustError::Authorities(invalid) => invalid.into(),
+            other => Self::Client(other.into()),
+        }
+    }
 }
 
 impl SourceError {

@@ -7,7 +7,6 @@ use url::Url;
 
 use super::address::{PolicyResolver, Refused, Unresolved};
 use super::proxy::{Choice, Which};
-use super::tls;
 use crate::error::SourceError;
 use crate::options::Options;
 use crate::request::HttpAccess;
@@ -24,7 +23,7 @@ impl Clients {
     pub(crate) fn new(access: &HttpAccess, options: &Options) -> Result<Self, SourceError> {
         let failed = |error: reqwest::Error| SourceError::Client(error.without_url().into());
         let choice = Choice::new(&options.proxies)?;
-        let tls = tls::configuration(access.authorities.as_deref())?;
+        let tls = hypercloud_trust::configuration(access.authorities.as_deref())?;
         let proxied = |which| -> Result<Option<Client>, SourceError> {
             let Some(proxy) = choice.proxy(which) else {
                 return Ok(None);
@@ -141,7 +140,7 @@ impl Way<'_> {
             return SourceError::NameNotResolved { location, source };
         }
         if let Some(rustls::Error::InvalidCertificate(why)) = cause::<rustls::Error>(&source) {
-            let advice = tls::advice(why);
+            let advice = hypercloud_trust::advice(why);
             return SourceError::CertificateInvalid {
                 location,
                 advice,

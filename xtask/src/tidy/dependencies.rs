@@ -31,8 +31,13 @@ const RULES: &[Rule] = &[
     },
     Rule {
         folder: "transfer",
-        siblings: &["hypercloud-disk"],
+        siblings: &["hypercloud-disk", "hypercloud-trust"],
         never: &["kube", "tonic"],
+    },
+    Rule {
+        folder: "trust",
+        siblings: &[],
+        never: &["kube", "tokio", "tonic", "reqwest"],
     },
     Rule {
         folder: "inventory",
@@ -61,6 +66,7 @@ const RULES: &[Rule] = &[
             "hypercloud-inventory",
             "hypercloud-proto",
             "hypercloud-storage",
+            "hypercloud-trust",
         ],
         never: &["reqwest"],
     },
@@ -105,6 +111,7 @@ const SIBLINGS: &[&str] = &[
     "hypercloud-transfer",
     "hypercloud-inventory",
     "hypercloud-storage",
+    "hypercloud-trust",
     "hypercloud-coordinator",
     "node-agent",
     "hypercloud-cli",

@@ -17,6 +17,7 @@ const PLACES: &[&str] = &[
     "inventory/src/",
     "disk/src/",
     "transfer/src/",
+    "trust/src/",
     "node-agent/src/",
     "storage/src/",
     "coordinator/src/access/",

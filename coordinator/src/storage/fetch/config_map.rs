@@ -11,10 +11,18 @@ use kube::api::Api;
 use kube::{Client, Error as KubeError};
 
 use super::trouble::{Authorities, Trouble};
-use super::trust::Given;
 
 /// What begins a certificate.
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+
+/// Certificates of authorities from a ConfigMap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    /// The ConfigMap's name.
+    pub config_map: String,
+    /// The certificates, as PEM.
+    pub pem: String,
+}
 
 /// The files that ConfigMaps were found to hold.
 pub(super) struct Maps(BTreeMap<Wanted, Result<Vec<u8>, ManifestError>>);

@@ -20,7 +20,6 @@ use tokio_util::task::AbortOnDropHandle;
 use url::{Host, Position, Url};
 
 use super::trouble::Trouble;
-use super::trust;
 
 /// Bytes both ways.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -192,7 +191,10 @@ fn judge(error: &IoError) -> Trouble {
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
-        Some(rustls::Error::InvalidCertificate(why)) => Trouble::Untrusted(trust::wrong(why)),
+        Some(rustls::Error::InvalidCertificate(why)) => {
+            let advice = hypercloud_trust::advice(why);
+            Trouble::Untrusted(format!("its certificate is not accepted: {advice}"))
+        }
         _ => Trouble::Unreachable(format!("no TLS: {error}")),
     }
 }

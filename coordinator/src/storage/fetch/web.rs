@@ -15,9 +15,9 @@ use tokio_util::task::AbortOnDropHandle;
 use url::{Position, Url};
 
 use super::Terms;
+use super::config_map::Given;
 use super::connection::{Connection, Connector, ProxyAccess};
 use super::trouble::{Authorities, Trouble};
-use super::trust::{self, Given};
 
 /// Servers that send on are followed this often.
 const REDIRECTS: usize = 5;
@@ -40,10 +40,10 @@ enum Answer {
 impl Web {
     /// Servers that are also believed by the certificates that are given.
     pub(super) fn new(given: Option<&Given>, terms: Terms) -> Result<Self, Authorities> {
-        let config = trust::configuration(given.map(|given| given.pem.as_str()));
+        let config = hypercloud_trust::configuration(given.map(|given| given.pem.as_str()));
         let config = config.map_err(|why| Authorities {
             config_map: given.map_or_else(String::new, |given| given.config_map.clone()),
-            why,
+            why: format!("is not usable: {why}"),
         })?;
         let connector = Connector {
             tls: TlsConnector::from(Arc::new(config)),

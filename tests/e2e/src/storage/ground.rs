@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::disks::Disks;
 use super::mirror::{self, Mirror};
 use super::objects::{Listed, all, deployment};
-use super::{INSTALLATION, LIMIT, orders, reset};
+use super::{INSTALLATION, LIMIT, manifests, orders, reset};
 use crate::cluster::Cluster;
 use crate::devices::{nodes_here, tool};
 use crate::system;
@@ -45,10 +45,7 @@ pub struct Ground {
 impl Ground {
     /// Makes it; nothing where that cannot be here, with a word on why.
     pub async fn make() -> anyhow::Result<Option<Self>> {
-        let Some(folder) = mirror::folder() else {
-            println!(
-                "skipped: there are no manifests in ../shared/manifests or HCS_MANIFESTS_MIRROR"
-            );
+        let Some(folder) = manifests::folder() else {
             return Ok(None);
         };
         let cluster = Cluster::connect().await?;

@@ -31,18 +31,6 @@ const LABEL: &str = "hypercloud-tests=mirror";
 /// What of the files is put into one ConfigMap, packed.
 const ROOM: usize = 700 << 10;
 
-/// The folder of manifests: `HCS_MANIFESTS_MIRROR`, or `shared/manifests`
-/// beside the project or above it.
-#[must_use]
-pub fn folder() -> Option<PathBuf> {
-    let named = std::env::var_os("HCS_MANIFESTS_MIRROR").map(PathBuf::from);
-    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    named.or_else(|| {
-        let folders = above.by_ref().map(|folder| folder.join("shared/manifests"));
-        folders.into_iter().find(|folder| folder.is_dir())
-    })
-}
-
 /// A web server with the manifests, on an address that pods reach. It ends
 /// with this value.
 pub struct Mirror {

@@ -201,7 +201,7 @@ mod tests {
         );
         let credentials = credentials.unwrap();
         let origin = Url::parse("https://a.example/").unwrap().origin();
-        let tls = crate::source::tls::configuration(None).unwrap();
+        let tls = hypercloud_trust::configuration(None).unwrap();
         let client = reqwest::Client::builder().tls_backend_preconfigured(tls);
         let client = client.build().unwrap();
         let shown = |url: &str| {

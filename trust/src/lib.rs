@@ -1,14 +1,43 @@
-//! Whom to trust.
+//! Which web servers are believed: those whose certificate an authority of the
+//! system has signed, or one that was given.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 
-use crate::error::{InvalidAuthorities, SourceError};
+/// Why nobody can be trusted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrustError {
+    /// What was given is no certificate, or not only.
+    #[error(transparent)]
+    Authorities(#[from] InvalidAuthorities),
+    /// TLS itself cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(rustls::Error),
+}
+
+/// Why authorities cannot be trusted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidAuthorities {
+    /// No certificate stands in the text.
+    #[error("there is no certificate in PEM form: give at least one")]
+    Empty,
+    /// The text around the certificate of this number is broken.
+    #[error("certificate {0} is broken PEM: {1}")]
+    Pem(usize, rustls::pki_types::pem::Error),
+    /// The certificate of this number is none.
+    #[error("certificate {0} is none: {1}")]
+    Certificate(usize, rustls::Error),
+}
 
 /// Trusts the system's authorities, or Mozilla's where the system has none, as
 /// in a container without them; and those that are given, as PEM.
-pub(super) fn configuration(given: Option<&str>) -> Result<ClientConfig, SourceError> {
+///
+/// # Errors
+/// Where no certificate stands in what is given, or something that is none.
+pub fn configuration(given: Option<&str>) -> Result<ClientConfig, TrustError> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     let (added, _) = roots.add_parsable_certificates(found.certs);
@@ -21,7 +50,7 @@ pub(super) fn configuration(given: Option<&str>) -> Result<ClientConfig, SourceE
     let provider = rustls::crypto::ring::default_provider();
     let config = ClientConfig::builder_with_provider(provider.into())
         .with_safe_default_protocol_versions()
-        .map_err(|error| SourceError::Client(error.into()))?
+        .map_err(TrustError::Tls)?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(config)
@@ -29,7 +58,7 @@ pub(super) fn configuration(given: Option<&str>) -> Result<ClientConfig, SourceE
 
 /// Adds every certificate of a PEM text, which must hold one and nothing
 /// broken.
-fn add(roots: &mut RootCertStore, pem: &str) -> Result<(), SourceError> {
+fn add(roots: &mut RootCertStore, pem: &str) -> Result<(), InvalidAuthorities> {
     let mut count = 0;
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let number = count + 1;
@@ -40,14 +69,16 @@ fn add(roots: &mut RootCertStore, pem: &str) -> Result<(), SourceError> {
         count = number;
     }
     if count == 0 {
-        return Err(InvalidAuthorities::Empty.into());
+        return Err(InvalidAuthorities::Empty);
     }
     Ok(())
 }
 
-/// What to do about a certificate that is not accepted.
-pub(super) fn advice(error: &rustls::CertificateError) -> &'static str {
-    use rustls::CertificateError as Why;
+/// What to do about a server's certificate that is not accepted; "it" is the
+/// certificate.
+#[must_use]
+pub fn advice(error: &CertificateError) -> &'static str {
+    use CertificateError as Why;
     match error {
         Why::Expired | Why::ExpiredContext { .. } => "it has expired, the server needs a new one",
         Why::NotValidYet | Why::NotValidYetContext { .. } => {
@@ -84,11 +115,10 @@ mod tests {
         let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
         let noise = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         for wrong in ["", "\n", "some text", &cut, &key, noise, &(one() + noise)] {
-            let error = added(wrong).unwrap_err();
-            assert!(
-                matches!(error, SourceError::InvalidAuthorities(_)),
-                "{wrong}: {error}"
-            );
+            assert!(added(wrong).is_err(), "{wrong}");
+            assert!(configuration(Some(wrong)).is_err(), "{wrong}");
         }
+        assert!(configuration(Some(&one())).is_ok());
+        assert!(configuration(None).is_ok());
     }
 }
