@@ -7,6 +7,7 @@
 //! - [`task`] (no client) is the Jobs as they are made.
 //! - [`course`] (no client) says what the Jobs that are there come to.
 //! - [`answer`] (no client) reads what Ceph said, and Rook's Deployments.
+//! - [`heard`] (no client) remembers what Ceph answered last.
 //! - [`place`] (no client) says which OSD has which device.
 //! - [`read`] (client required) reads and writes Jobs.
 //!
@@ -26,16 +27,18 @@
 //!   again, which cannot run. So a device has to be cleaned once its OSD is
 //!   purged: with a NodeDeviceCleanup, or by hand.
 //!
-//! Invariants: nothing is remembered but in Jobs, so a coordinator that dies
-//! goes on where it was; an OSD that cannot be told from others is not touched.
+//! Invariants: all that is needed is remembered in Jobs, so a coordinator that
+//! dies goes on where it was; an OSD that cannot be told from others is not touched.
 
 pub mod answer;
 pub mod course;
+pub mod heard;
 pub mod place;
 pub mod read;
 pub mod task;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hypercloud_api::{HyperCloudStorage, SettledDevice};
 use hypercloud_storage::ROOK_NAMESPACE;
@@ -48,8 +51,9 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, Error as KubeError};
 use serde_json::{Value, json};
 
-use self::answer::Deployed;
+use self::answer::{Deployed, Told};
 use self::course::{Course, JobSeen, JobState, Next, course};
+use self::heard::Heard;
 use self::task::{ANNOTATION_FRESH, Setup, Task};
 use super::nodes::Nodes;
 use super::users::hosts;
@@ -66,6 +70,7 @@ const SLOW: SignedDuration = SignedDuration::from_secs(60);
 /// them, and asked again once the answer is too old.
 pub async fn osds(
     client: &Client,
+    heard: &Heard,
     resource: &HyperCloudStorage,
     seen: &Seen,
     nodes: &Nodes,
@@ -86,7 +91,10 @@ pub async fn osds(
         clear(client, job).await?;
     }
     let known = match course.answer {
-        Some(job) => tell(client, job, given_up, seen, nodes).await?,
+        Some(job) => match told(client, heard, job).await? {
+            Ok(told) => tell(client, &told, given_up, seen, nodes).await?,
+            Err(problem) => Err(problem),
+        },
         None => Err(waiting("Ceph is asked which OSD has the device".to_owned())),
     };
     let is_outdated = course.asking.is_none() && known.as_ref().is_ok_and(|l| outdated(l, seen));
@@ -140,36 +148,45 @@ async fn ask(client: &Client, seen: &Seen, fresh: i64) -> Option<Problem> {
     })
 }
 
-/// The OSDs by what Ceph answered, or why they are not known.
-async fn tell(
+/// What Ceph answered, or why that is not known.
+async fn told(
     client: &Client,
+    heard: &Heard,
     job: &JobSeen,
-    given_up: &[SettledDevice],
-    seen: &Seen,
-    nodes: &Nodes,
-) -> Result<Result<Vec<Osd>, Problem>, ObserveError> {
+) -> Result<Result<Arc<[Told]>, Problem>, ObserveError> {
+    if let Some(told) = heard.of(&job.uid) {
+        return Ok(Ok(told));
+    }
     let printed = read::printed(client, job).await;
     let Some(printed) = printed.map_err(reading("what Ceph answered"))? else {
         // Its pod is gone.
         clear(client, job).await?;
         return Ok(Err(waiting("Ceph is asked for its OSDs again".to_owned())));
     };
-    let told = match answer::read(&printed) {
-        Ok(told) => told,
-        Err(no_answer) => {
-            return Ok(Err(Problem {
-                reason: Task::Look.failure(),
-                message: format!("{no_answer}: see the job {} in {ROOK_NAMESPACE}", job.name),
-                waiting: false,
-            }));
-        }
-    };
+    Ok(match answer::read(&printed) {
+        Ok(told) => Ok(heard.keep(&job.uid, told)),
+        Err(no_answer) => Err(Problem {
+            reason: Task::Look.failure(),
+            message: format!("{no_answer}: see the job {} in {ROOK_NAMESPACE}", job.name),
+            waiting: false,
+        }),
+    })
+}
+
+/// The OSDs by what Ceph answered, or why they are not known.
+async fn tell(
+    client: &Client,
+    told: &[Told],
+    given_up: &[SettledDevice],
+    seen: &Seen,
+    nodes: &Nodes,
+) -> Result<Result<Vec<Osd>, Problem>, ObserveError> {
     let hostnames = hosts::by_name(client).await?;
     let deployed: BTreeMap<u32, Deployed> = answer::deployed(seen);
-    let evidence = answer::evidence(&told, &deployed, &hostnames);
+    let evidence = answer::evidence(told, &deployed, &hostnames);
     Ok(
         match place::place(given_up, &nodes.inventories, &evidence) {
-            Ok(placed) => Ok(answer::osds(&told, &deployed, &evidence, &placed)),
+            Ok(placed) => Ok(answer::osds(told, &deployed, &evidence, &placed)),
             Err(unclear) => Err(Problem {
                 reason: "OsdUnknown",
                 message: format!(

@@ -61,7 +61,7 @@ pub async fn observe(
     looked.nodes = nodes::read(client, &wanted(resource, &given)).await?;
     let status = resource.status.as_ref();
     if status.is_some_and(|status| !status.removing.is_empty()) {
-        looked.osds = ceph::osds(client, resource, seen, &looked.nodes).await?;
+        looked.osds = ceph::osds(client, &context.heard, resource, seen, &looked.nodes).await?;
     }
     looked.files = context.library.files(&resource.spec).await;
     Ok(looked)

@@ -12,6 +12,7 @@ use kube::runtime::controller::Action as Requeue;
 use kube::{Api, Error as KubeError, Resource};
 use tokio::task::JoinHandle;
 
+use super::ceph::heard::Heard;
 use super::execute::execute;
 use super::fetch::Library;
 use super::look::Definitions;
@@ -40,6 +41,8 @@ pub struct Context {
     pub definitions: Definitions,
     /// What asks for looks.
     pub watches: Arc<Watches>,
+    /// What Ceph answered last.
+    pub heard: Heard,
     memory: Mutex<Memory>,
     blind: Mutex<Option<Instant>>,
     fetching: Mutex<Option<JoinHandle<()>>>,
@@ -54,6 +57,7 @@ impl Context {
             shell,
             definitions: Definitions::default(),
             watches: Arc::default(),
+            heard: Heard::default(),
             memory: Mutex::default(),
             blind: Mutex::default(),
             fetching: Mutex::default(),
@@ -71,6 +75,7 @@ impl Context {
         self.watches.keep(&self.shell.client, &[]);
         self.library.clear().await;
         *self.memory() = Memory::default();
+        self.heard.forget();
         self.shell.metrics.set_storage(None);
     }
 

@@ -1,6 +1,7 @@
 //! Giving a device up.
 
 use hypercloud_api::{RemovalPolicy, StorageCluster};
+use hypercloud_coordinator::storage::ceph::heard::Heard;
 use hypercloud_storage::health::Judgement;
 use hypercloud_storage::plan::removal::{Action, Osds, View, plan};
 
@@ -50,6 +51,24 @@ async fn a_device_is_given_up_step_by_step() {
     let state = world.state.lock().unwrap();
     assert_eq!(state.osds.len(), 3);
     assert!(state.osds.iter().all(|osd| osd.up && osd.is_in));
+}
+
+#[tokio::test]
+async fn what_a_job_printed_is_read_once() {
+    let (world, heard) = (World::new(), Heard::default());
+    let mut known = None;
+    for _ in 0..10 {
+        known = world.look_again(&heard).await.unwrap().list;
+        if known.is_some() {
+            break;
+        }
+        world.pass();
+    }
+    assert_eq!(known.as_ref().unwrap().len(), 4);
+    world.change(|state| state.trouble = Trouble::NoLogs);
+    assert_eq!(world.look_again(&heard).await.unwrap().list, known);
+    // Who has not read it cannot any more, and has Ceph asked again.
+    assert_eq!(world.look().await.list, None);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use hypercloud_api::{HyperCloudStorage, HyperCloudStorageSpec, SettledDevice};
 use hypercloud_coordinator::shell::error::{ExecuteError, ObserveError};
 use hypercloud_coordinator::storage::ceph;
+use hypercloud_coordinator::storage::ceph::heard::Heard;
 use hypercloud_coordinator::storage::nodes::Nodes;
 use hypercloud_storage::object::Seen;
 use hypercloud_storage::plan::removal::{Action, Osds};
@@ -144,10 +145,16 @@ impl World {
         self.try_look().await.unwrap()
     }
 
+    /// Each by a coordinator that has just begun, and remembers nothing.
     pub async fn try_look(&self) -> Result<Osds, ObserveError> {
+        self.look_again(&Heard::default()).await
+    }
+
+    /// One of a coordinator that has heard of Ceph before.
+    pub async fn look_again(&self, heard: &Heard) -> Result<Osds, ObserveError> {
         let nodes = Nodes::default();
         let seen = self.seen();
-        ceph::osds(&self.client, &self.resource, &seen, &nodes).await
+        ceph::osds(&self.client, heard, &self.resource, &seen, &nodes).await
     }
 
     pub async fn act(&self, action: &Action) {
