@@ -26,7 +26,7 @@ use crate::device::{self, Known, NodeDevices, Settlement};
 use crate::health::{self, Judgement, Look, cluster_key};
 use crate::manifest::source::Wanted;
 use crate::manifest::{Files, ManifestError};
-use crate::object::{Desired, Key, Seen};
+use crate::object::{Desired, Key, SHARED_KINDS, Seen};
 use crate::plan::change::{self, Change, Notice};
 use crate::plan::deletion::{self, Users};
 use crate::plan::install::{self, Gate, Move};
@@ -95,10 +95,6 @@ pub fn decide(view: &View<'_>) -> Decision {
     }
     Course::new(view).decide()
 }
-
-/// Kinds of which nothing goes because it is asked for no more: others may
-/// have put something of their own there.
-const STAYING: [&str; 2] = ["CustomResourceDefinition", "Namespace"];
 
 /// What Ceph is given, and how it is with what it has.
 struct Given {
@@ -458,7 +454,8 @@ impl<'a> Course<'a> {
             let seen = self.view.seen;
             let there: Vec<&Key> = seen
                 .of_stage(name)
-                .filter(|key| !STAYING.contains(&key.kind.as_str()))
+                // Others may have put something of their own there.
+                .filter(|key| !SHARED_KINDS.contains(&key.kind.as_str()))
                 .collect();
             let standing = there.iter().filter(|key| !seen.is_going(key));
             self.decision

@@ -6,10 +6,18 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::stage::{self, By, Stage};
+
 /// Annotation with the digest of what was applied last.
 pub const ANNOTATION_APPLIED: &str = "hypercloud.tmaxanc.com/applied";
+/// Annotation of an object that was there before this system, and stays when
+/// the storage goes.
+pub const ANNOTATION_FOUND: &str = "hypercloud.tmaxanc.com/found";
 /// Label with the name of the stage that installed an object.
 pub const LABEL_STAGE: &str = "hypercloud.tmaxanc.com/storage-stage";
+
+/// Kinds of which others may have put something of their own there.
+pub(crate) const SHARED_KINDS: [&str; 2] = ["CustomResourceDefinition", "Namespace"];
 
 /// What tells an object from all others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -181,6 +189,33 @@ impl Desired {
         Some(Self { key, object, keep })
     }
 
+    /// Whether such an object that was there before this system stays when the
+    /// storage goes: others may have put something of their own there, or live
+    /// by it.
+    #[must_use]
+    pub fn may_be_found(&self) -> bool {
+        let stage = stage_of(&self.object);
+        let of_snapshots = |stage: &&Stage| stage.by == By::Snapshotter;
+        SHARED_KINDS.contains(&self.key.kind.as_str())
+            || stage.and_then(stage::named).filter(of_snapshots).is_some()
+    }
+
+    /// The object as it is applied over `live`, which is there: one that bears
+    /// no mark of this system was not made by it, and is marked as that.
+    #[must_use]
+    pub fn over(&self, live: &Value) -> Value {
+        let mut object = self.object.clone();
+        let is_strange = stage_of(live).is_none() && applied(live).is_none();
+        let was_there = is_found(live) || is_strange;
+        if was_there
+            && self.may_be_found()
+            && let Some(metadata) = object["metadata"].as_object_mut()
+        {
+            entry(metadata, "annotations").insert(ANNOTATION_FOUND.to_owned(), json!("true"));
+        }
+        object
+    }
+
     /// Whether the cluster has it as it is meant, as far as it was applied.
     #[must_use]
     pub fn is_applied(&self, seen: &Seen) -> bool {
@@ -189,6 +224,13 @@ impl Desired {
         };
         self.keep == Keep::Seeded || applied(live) == applied(&self.object)
     }
+}
+
+/// Whether an object stays when the storage goes: it was there before this
+/// system, or somebody marked it so.
+#[must_use]
+pub fn is_found(live: &Value) -> bool {
+    live["metadata"]["annotations"][ANNOTATION_FOUND] == "true"
 }
 
 /// The stage that installed an object, of what this system installed.
@@ -248,6 +290,30 @@ mod tests {
         let desired = Desired::new(map("new"), Keep::Seeded, "s").unwrap();
         assert!(!desired.is_applied(&Seen::default()));
         assert!(desired.is_applied(&Seen::from_iter([map("theirs")])));
+    }
+
+    #[test]
+    fn what_was_there_before_is_marked_for_good() {
+        let space = |labels: Value| {
+            json!({"apiVersion": "v1", "kind": "Namespace",
+                   "metadata": {"name": "n", "labels": labels}})
+        };
+        let desired = Desired::new(space(json!({})), Keep::Current, "rook-common").unwrap();
+        // Made by this system.
+        assert!(!is_found(&desired.over(&desired.object)));
+        let mut unlabelled = desired.object.clone();
+        unlabelled["metadata"]["labels"] = Value::Null;
+        assert!(!is_found(&desired.over(&unlabelled)));
+        // Somebody's own, and so after it was applied as well.
+        let marked = desired.over(&space(json!({"team": "a"})));
+        assert!(is_found(&marked));
+        assert!(is_found(&desired.over(&marked)));
+        assert_eq!(applied(&marked), applied(&desired.object));
+        // Only of what others may live by.
+        let map = Desired::new(map("x"), Keep::Current, "rook-common").unwrap();
+        assert!(!is_found(&map.over(&self::map("theirs"))));
+        let map = Desired::new(self::map("x"), Keep::Current, "snapshot-controller").unwrap();
+        assert!(is_found(&map.over(&self::map("theirs"))));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 
 use hypercloud_api::names;
 use hypercloud_storage::kind::{Kind, Which};
-use hypercloud_storage::object::{ANNOTATION_APPLIED, Key};
+use hypercloud_storage::object::{ANNOTATION_APPLIED, ANNOTATION_FOUND, Key};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
@@ -118,6 +118,19 @@ pub async fn get(
     }
 }
 
+/// The metadata of an object, where it is there.
+pub async fn metadata(client: &Client, key: &Key) -> Result<Option<Value>, KubeError> {
+    let request = place(key).get_metadata(&key.name, &GetParams::default());
+    match client
+        .request(request.map_err(KubeError::BuildRequest)?)
+        .await
+    {
+        Ok(found) => Ok(Some(found)),
+        Err(KubeError::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Items of a list do not say what they are, and metadata say it wrongly.
 fn called(mut object: Value, kind: &Kind) -> Value {
     if object.is_object() {
@@ -222,9 +235,11 @@ pub fn definition(object: &Value) -> Value {
         },
         "status": {"conditions": object["status"]["conditions"]},
     });
-    let digest = &metadata["annotations"][ANNOTATION_APPLIED];
-    if !digest.is_null() {
-        kept["metadata"]["annotations"][ANNOTATION_APPLIED] = digest.clone();
+    for name in [ANNOTATION_APPLIED, ANNOTATION_FOUND] {
+        let value = &metadata["annotations"][name];
+        if !value.is_null() {
+            kept["metadata"]["annotations"][name] = value.clone();
+        }
     }
     if !metadata["deletionTimestamp"].is_null() {
         kept["metadata"]["deletionTimestamp"] = metadata["deletionTimestamp"].clone();
@@ -274,7 +289,7 @@ mod tests {
         let object = json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": "d", "uid": "u", "resourceVersion": "7", "labels": {"l": "x"},
-                "annotations": {ANNOTATION_APPLIED: "digest", "other": "y"}},
+                "annotations": {ANNOTATION_APPLIED: "digest", ANNOTATION_FOUND: "true", "other": "y"}},
             "spec": {"versions": []},
             "status": {"conditions": [{"type": "Established", "status": "True"}],
                 "storedVersions": ["v1"]},
@@ -284,7 +299,7 @@ mod tests {
         assert!(kept["metadata"].get("deletionTimestamp").is_none());
         assert_eq!(
             kept["metadata"]["annotations"],
-            json!({ANNOTATION_APPLIED: "digest"})
+            json!({ANNOTATION_APPLIED: "digest", ANNOTATION_FOUND: "true"})
         );
         assert_eq!(kept["status"]["conditions"][0]["type"], "Established");
     }

@@ -3,6 +3,7 @@
 //! Every effect may be repeated. What the API server refuses is remembered for
 //! the next decision, and keeps nothing else from being done.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use futures::{StreamExt, stream};
@@ -13,8 +14,8 @@ use hypercloud_storage::object::{Desired, Keep, Key};
 use hypercloud_storage::plan::deletion::Step;
 use hypercloud_storage::refusal::Asked;
 use hypercloud_storage::render::cluster::{confirmation, withdrawal};
-use kube::Error as KubeError;
 use kube::api::DeleteParams;
+use kube::{Client, Error as KubeError};
 use serde_json::Value;
 
 use super::look::Objects;
@@ -89,7 +90,10 @@ async fn apply(
     };
     let mut changed = false;
     for run in due.chunk_by(|one, other| one.key.kind == other.key.kind) {
-        let asked: Vec<_> = run.iter().map(|one| apply_one(context, one)).collect();
+        let asked: Vec<_> = run
+            .iter()
+            .map(|one| apply_one(context, objects, one))
+            .collect();
         let answers: Vec<_> = stream::iter(asked).buffered(CONCURRENCY).collect().await;
         for (desired, answer) in run.iter().zip(answers) {
             let (mut memory, now) = (context.memory(), Instant::now());
@@ -119,12 +123,16 @@ async fn apply(
 
 async fn apply_one(
     context: &Context,
+    objects: &Objects,
     desired: &Desired,
 ) -> Result<Answer<Option<u64>>, ExecuteError> {
     let client = &context.shell.client;
     let Desired { key, object, keep } = desired;
     let result = match keep {
-        Keep::Current => dynamic::apply(client, key, object).await,
+        Keep::Current => match over(client, objects, desired).await {
+            Ok(object) => dynamic::apply(client, key, &object).await,
+            Err(error) => Err(error),
+        },
         // Somebody's own that came meanwhile stays.
         Keep::Seeded => match dynamic::create(client, key, object).await {
             Err(KubeError::Api(status)) if status.is_already_exists() => Ok(None),
@@ -132,6 +140,26 @@ async fn apply_one(
         },
     };
     answer(result, "apply an object of the storage")
+}
+
+/// The object as it is applied over what is there. Only what has a stage was
+/// looked at: what is not among it may be somebody's own.
+async fn over<'a>(
+    client: &Client,
+    objects: &Objects,
+    desired: &'a Desired,
+) -> Result<Cow<'a, Value>, KubeError> {
+    if let Some(live) = objects.seen.get(&desired.key) {
+        return Ok(Cow::Owned(desired.over(live)));
+    }
+    if !desired.may_be_found() {
+        return Ok(Cow::Borrowed(&desired.object));
+    }
+    let live = dynamic::metadata(client, &desired.key).await?;
+    Ok(match live {
+        Some(live) => Cow::Owned(desired.over(&live)),
+        None => Cow::Borrowed(&desired.object),
+    })
 }
 
 /// Deletes what is there still, as it was seen.

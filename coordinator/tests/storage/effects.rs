@@ -5,7 +5,7 @@ use hypercloud_coordinator::storage::execute::execute;
 use hypercloud_coordinator::storage::observe::observe;
 use hypercloud_coordinator::storage::reconcile::Context;
 use hypercloud_storage::decide::Decision;
-use hypercloud_storage::object::{Desired, Keep};
+use hypercloud_storage::object::{Desired, Keep, is_found};
 use hypercloud_storage::refusal::Asked;
 use serde_json::{Value, json};
 
@@ -60,6 +60,33 @@ fn spec(cluster: &Cluster, path: &str, field: &str) -> Value {
         .pointer(field)
         .cloned()
         .unwrap()
+}
+
+#[tokio::test]
+async fn a_namespace_that_was_there_is_marked_and_one_that_is_made_is_not() {
+    let space = |name: &str| {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"ours": "x"}}});
+        Desired::new(object, Keep::Current, "rook-common").unwrap()
+    };
+    let (cluster, objects) = (cluster(), [space("theirs"), space("made")]);
+    let context = cluster.context();
+    let path = |name: &str| format!("/api/v1/namespaces/{name}");
+    let theirs = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "theirs"}});
+    cluster.world().put(&path("theirs"), theirs);
+    let found = |name: &str| {
+        let world = cluster.world();
+        let object = &world.objects[&path(name)];
+        assert_eq!(object["metadata"]["labels"]["ours"], "x");
+        is_found(object)
+    };
+    assert_eq!(apply(&cluster, &context, &objects).await.len(), 2);
+    assert_eq!((found("theirs"), found("made")), (true, false));
+    // A coordinator that was restarted applies both once more.
+    let context = cluster.context();
+    assert_eq!(apply(&cluster, &context, &objects).await.len(), 2);
+    assert_eq!((found("theirs"), found("made")), (true, false));
+    assert!(apply(&cluster, &context, &objects).await.is_empty());
 }
 
 #[tokio::test]

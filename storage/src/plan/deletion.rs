@@ -20,7 +20,7 @@ use hypercloud_api::DefinitionsPolicy;
 use serde_json::Value;
 
 use crate::health::cluster_key;
-use crate::object::{Key, Seen};
+use crate::object::{Key, Seen, is_found};
 use crate::stage::{By, STAGES};
 use crate::{CEPHFS_DRIVER, RBD_DRIVER, ROOK_CONFIRMATION, ROOK_NAMESPACE};
 
@@ -144,9 +144,11 @@ fn within(layer: Layer, view: &View<'_>) -> Option<Step> {
 }
 
 impl View<'_> {
-    /// Removes what of these is there, and waits until it is gone.
+    /// Removes what of these is there, and waits until it is gone; what was
+    /// there before this system stays.
     fn remove(&self, keys: Vec<Key>) -> Option<Step> {
-        let there: Vec<Key> = keys.into_iter().filter(|key| self.seen.has(key)).collect();
+        let goes = |key: &Key| self.seen.get(key).is_some_and(|live| !is_found(live));
+        let there: Vec<Key> = keys.into_iter().filter(goes).collect();
         let first = there.first()?.to_string();
         let held = held(&there, self.seen);
         let remains = remains(&there, self.seen);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hypercloud_storage::object::{Seen, stage_of};
+use hypercloud_storage::object::{Seen, is_found, stage_of};
 use hypercloud_storage::{BLOCK, CEPHFS_DRIVER, RBD_DRIVER};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -60,7 +60,10 @@ pub async fn look(
     let going: BTreeSet<&str> = seen
         .keys()
         .filter(|key| key.kind == "Namespace")
-        .filter(|key| seen.get(key).and_then(stage_of).is_some())
+        .filter(|key| {
+            let live = seen.get(key);
+            live.is_some_and(|live| stage_of(live).is_some() && !is_found(live))
+        })
         .map(|key| key.name.as_str())
         .collect();
     let mut of_storage = BTreeMap::new();
