@@ -148,8 +148,18 @@ impl<'a> Course<'a> {
                 kept.filter(|_| running.rook.is_some())
             }
         };
-        if let Some(target) = target {
-            self.go(&target);
+        let metadata = &view.resource.metadata;
+        let known = view
+            .resource
+            .status
+            .as_ref()
+            .map(|status| &*status.components);
+        let known = known.unwrap_or_default();
+        let theirs = ground::theirs(metadata.annotations.as_ref(), known, view.seen);
+        match (theirs, target) {
+            (Some(theirs), _) => self.problems.push(theirs),
+            (None, Some(target)) => self.go(&target),
+            (None, None) => {}
         }
         self.sum_up(target.as_ref());
         self.decision
@@ -339,13 +349,19 @@ impl<'a> Course<'a> {
         let dropped: Vec<SettledDevice> =
             settlement.dropped.iter().chain(paused).cloned().collect();
         let busy = health::changing("Upgrading", "it is being upgraded");
+        // What is to take the data may be no device that Ceph can have.
+        let unsettled = health::changing("DevicesUnclear", "not every device is settled");
         let plan = purge::plan(&purge::View {
             storage,
             wanted: &settlement.devices,
             dropped: &dropped,
             removing,
             osds: view.osds,
-            ceph: if upgrade { &busy } else { &ceph },
+            ceph: match upgrade {
+                true => &busy,
+                false if ceph.is_healthy() && !settlement.problems.is_empty() => &unsettled,
+                false => &ceph,
+            },
         });
         self.problems.extend(plan.problems.iter().cloned());
         match &plan.action {
@@ -458,9 +474,11 @@ impl<'a> Course<'a> {
                 .filter(|key| !SHARED_KINDS.contains(&key.kind.as_str()))
                 .collect();
             let standing = there.iter().filter(|key| !seen.is_going(key));
-            self.decision
-                .remove
-                .extend(standing.map(|key| (*key).clone()));
+            let standing: Vec<Key> = standing.map(|key| (*key).clone()).collect();
+            if let Some((_, message)) = refusal::standing(&standing, self.view.refused) {
+                self.problem("DeletionRefused", message, false);
+            }
+            self.decision.remove.extend(standing);
             if !there.is_empty() {
                 // The operator takes its resource away first.
                 break;

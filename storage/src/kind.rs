@@ -104,7 +104,8 @@ pub const KINDS: &[Kind] = &[
         &[Labelled("app=rook-ceph-cleanup")],
         Whole,
     ),
-    namespaced(ROOK, "CephCluster", "cephclusters", &[Rooks], Whole),
+    // Also those of others, which are not taken over.
+    namespaced(ROOK, "CephCluster", "cephclusters", &[All], Whole),
     namespaced(ROOK, "CephBlockPool", "cephblockpools", &[Rooks], Whole),
     namespaced(ROOK, "CephObjectStore", "cephobjectstores", &[Rooks], Whole),
     namespaced(

@@ -200,11 +200,15 @@ impl Desired {
             || stage.and_then(stage::named).filter(of_snapshots).is_some()
     }
 
-    /// The object as it is applied over `live`, which is there: one that bears
-    /// no mark of this system was not made by it, and is marked as that.
+    /// The object as it is applied over `live`, which was seen: over nothing
+    /// else, and not made anew. One that bears no mark of this system was not
+    /// made by it, and is marked as that.
     #[must_use]
     pub fn over(&self, live: &Value) -> Value {
         let mut object = self.object.clone();
+        if let Some(uid) = live["metadata"]["uid"].as_str() {
+            object["metadata"]["uid"] = json!(uid);
+        }
         let is_strange = stage_of(live).is_none() && applied(live).is_none();
         let was_there = is_found(live) || is_strange;
         if was_there

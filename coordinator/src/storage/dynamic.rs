@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 
 use hypercloud_api::names;
 use hypercloud_storage::kind::{Kind, Which};
-use hypercloud_storage::object::{ANNOTATION_APPLIED, ANNOTATION_FOUND, Key};
+use hypercloud_storage::object::{ANNOTATION_APPLIED, ANNOTATION_FOUND, Key, LABEL_STAGE};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::Request;
@@ -203,6 +203,23 @@ pub fn mark(object: &Value) -> Option<u64> {
     Some(hasher.finish())
 }
 
+/// Takes the label of a stage from an object that somebody else gave it to, as
+/// whoever copies one does: it is not this system's.
+pub fn disown(object: &mut Value) {
+    let metadata = &mut object["metadata"];
+    let Some(fields) = metadata["managedFields"].as_array() else {
+        return;
+    };
+    let label = format!("f:{LABEL_STAGE}");
+    let ours = fields.iter().any(|entry| {
+        entry["manager"] == names::FIELD_MANAGER
+            && !entry["fieldsV1"]["f:metadata"]["f:labels"][&label].is_null()
+    });
+    if !ours && let Some(labels) = metadata["labels"].as_object_mut() {
+        labels.remove(LABEL_STAGE);
+    }
+}
+
 /// Takes away of an object what nothing is judged by: who has which field, and
 /// what an earlier tool keeps of its own.
 pub fn slim(object: &mut Value) {
@@ -282,6 +299,20 @@ mod tests {
         assert_eq!(of(&space), "/api/v1/namespaces");
         let other = Key::cluster("scheduling.k8s.io/v1", "PriorityClass", "p");
         assert_eq!(of(&other), "/apis/scheduling.k8s.io/v1/priorityclasses");
+    }
+
+    #[test]
+    fn a_label_that_others_gave_is_not_this_systems() {
+        let of = |manager: &str| {
+            let fields = json!({"f:metadata": {"f:labels": {format!("f:{LABEL_STAGE}"): {}}}});
+            let mut object = json!({"metadata": {"labels": {LABEL_STAGE: "toolbox", "l": "x"},
+                "managedFields": [{"manager": manager, "fieldsV1": fields}]}});
+            disown(&mut object);
+            object["metadata"]["labels"].clone()
+        };
+        assert_eq!(of("kubectl"), json!({"l": "x"}));
+        let ours = json!({LABEL_STAGE: "toolbox", "l": "x"});
+        assert_eq!(of(names::FIELD_MANAGER), ours);
     }
 
     #[test]

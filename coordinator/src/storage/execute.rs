@@ -15,7 +15,7 @@ use hypercloud_storage::plan::deletion::Step;
 use hypercloud_storage::refusal::Asked;
 use hypercloud_storage::render::cluster::{confirmation, withdrawal};
 use kube::api::DeleteParams;
-use kube::{Client, Error as KubeError};
+use kube::{Api, Client, Error as KubeError, ResourceExt};
 use serde_json::Value;
 
 use super::look::Objects;
@@ -45,10 +45,13 @@ pub async fn execute(
     looked: &Looked,
     decision: &Decision,
 ) -> Result<bool, ExecuteError> {
-    let mut changed = apply(context, &looked.objects, &decision.apply).await?;
-    changed |= delete(context, &looked.objects, &decision.remove).await?;
     let client = &context.shell.client;
     let seen = &looked.objects.seen;
+    if cannot_be_undone(decision) && !is_asked_still(client, resource).await? {
+        return Ok(true);
+    }
+    let mut changed = apply(context, &looked.objects, &decision.apply).await?;
+    changed |= delete(context, &looked.objects, &decision.remove).await?;
     if let Some(action) = &decision.purge {
         tracing::info!(?action, "a device is given up");
         ceph::act(client, resource, seen, action).await?;
@@ -74,6 +77,30 @@ pub async fn execute(
         Some(Step::RecordHosts(_) | Step::Wait { .. }) | None => {}
     }
     Ok(changed)
+}
+
+/// Whether what was decided takes something away for good.
+fn cannot_be_undone(decision: &Decision) -> bool {
+    let deletes = matches!(decision.deletion, Some(Step::Delete(_) | Step::Confirm));
+    deletes || decision.purge.is_some() || !decision.remove.is_empty()
+}
+
+/// Whether what the decision was made by is what is asked for still: a look
+/// takes its time, and somebody may have thought better of it.
+async fn is_asked_still(
+    client: &Client,
+    resource: &HyperCloudStorage,
+) -> Result<bool, ExecuteError> {
+    let storages: Api<HyperCloudStorage> = Api::all(client.clone());
+    let now = storages.get_opt(&resource.name_any()).await;
+    let now = now.map_err(|source| {
+        let what = "look at the HyperCloudStorage again";
+        ExecuteError::Write { what, source }
+    })?;
+    let (of, read) = (now.map(|now| now.metadata), &resource.metadata);
+    Ok(of.is_some_and(|of| {
+        of.uid == read.uid && of.generation == read.generation && of.annotations == read.annotations
+    }))
 }
 
 /// Applies what is due, in order; objects of a kind that follow each other at

@@ -58,6 +58,7 @@ pub async fn read(client: &Client, definitions: &Definitions) -> Result<Objects,
             if let (Some(key), Some(mark)) = (Key::of(&item), dynamic::mark(&item)) {
                 objects.marks.insert(key, mark);
             }
+            dynamic::disown(&mut item);
             dynamic::slim(&mut item);
             objects.seen.insert(item);
         }

@@ -28,6 +28,8 @@ use crate::shell::report::{self, Notice};
 use crate::shell::requeue::{Round, rounds};
 use crate::shell::write::{Finalizer, set_finalizer, set_status};
 
+/// How long a look may take.
+const LOOK: Duration = Duration::from_secs(60);
 /// How long the cluster may not be seen before the status says so.
 const BLIND: Duration = Duration::from_secs(15);
 
@@ -142,7 +144,8 @@ async fn round(context: &Context, name: &str) -> Result<Option<Round>, Reconcile
         set_finalizer(&shell.client, &resource, Finalizer::Present).await?;
         return round(Again::Now);
     }
-    let looked = match observe(context, &resource).await {
+    let looked = tokio::time::timeout(LOOK, observe(context, &resource)).await;
+    let looked = match looked.unwrap_or_else(|_| Err(silent())) {
         Ok(looked) => looked,
         Err(error) => {
             unseen(context, &resource, &error).await?;
@@ -203,6 +206,17 @@ async fn publish(context: &Context, resource: &HyperCloudStorage, about: &str, n
     report::publish(&shell.recorder, &reference, notice, about).await;
 }
 
+/// A look that has no end.
+fn silent() -> ObserveError {
+    let what = "all of the storage";
+    let source = std::io::Error::new(
+        std::io::ErrorKind::TimedOut,
+        format!("no answer for {} s", LOOK.as_secs()),
+    );
+    let source = KubeError::Service(source.into());
+    ObserveError::Read { what, source }
+}
+
 /// Says that the cluster cannot be looked at: at once where that is forbidden,
 /// else where it lasts.
 async fn unseen(
@@ -211,13 +225,13 @@ async fn unseen(
     error: &ObserveError,
 ) -> Result<(), ReconcileError> {
     let ObserveError::Read { what, source } = error;
-    let KubeError::Api(answer) = source else {
-        return Ok(());
-    };
     let now = Instant::now();
     let since = context.blind_since(Some(now)).unwrap_or(now);
-    let said = &answer.message;
-    let (reason, message) = match answer.code {
+    let (code, said) = match source {
+        KubeError::Api(answer) => (answer.code, answer.message.clone()),
+        other => (0, other.to_string()),
+    };
+    let (reason, message) = match code {
         403 => (
             "ObserveForbidden",
             format!(

@@ -1,19 +1,26 @@
 //! What a decision stands on, and how it is written down.
 
+use std::collections::BTreeMap;
+
 use hypercloud_api::conditions::set;
 use hypercloud_api::{
     FailureDomain, HyperCloudStorageStatus, RunningVersions, SettledDevice, StorageCluster,
     StorageComponent,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::Value;
 
 use crate::ROOK_NAMESPACE;
 use crate::health::cluster_key;
-use crate::object::{Key, Seen};
+use crate::object::{Key, Seen, stage_of};
 use crate::plan::removal::{Osd, Osds};
 use crate::stage::{self, By, STAGES, Stage};
 use crate::state::{Problem, Whole, conditions};
 use crate::version::{Running, Target, Version};
+
+/// Annotation of a HyperCloudStorage that is to take over the Rook and the Ceph
+/// of the namespace that it names.
+const ANNOTATION_ADOPT: &str = "hypercloud.tmaxanc.com/adopt";
 
 /// Stages of which a storage that runs without a status has all.
 const GROUND: [&str; 5] = [
@@ -74,6 +81,39 @@ fn live(seen: &Seen) -> Running {
         rook: tag.and_then(|tag| tag.parse().ok()),
         ceph: ceph.and_then(|version| version.parse().ok()),
     }
+}
+
+/// That somebody else's Rook or Ceph is there, which is not taken over unless
+/// that is asked for: with `adopt` it is.
+pub(super) fn theirs(
+    annotations: Option<&BTreeMap<String, String>>,
+    components: &[StorageComponent],
+    seen: &Seen,
+) -> Option<Problem> {
+    let had = stage::named("ceph-cluster").and_then(|stage| version(stage, components));
+    let ours = |key: &Key| seen.get(key).and_then(stage_of).is_some();
+    let is_asked = annotations
+        .and_then(|all| all.get(ANNOTATION_ADOPT))
+        .is_some_and(|value| value == ROOK_NAMESPACE);
+    if had.is_some() || is_asked || ours(&cluster_key()) {
+        return None;
+    }
+    let strange = |object: &&Value| stage_of(object).is_none();
+    let mut clusters = seen.of_kind("ceph.rook.io", "CephCluster").filter(strange);
+    let operator = || seen.get(&operator_key()).filter(strange);
+    let key = clusters.next().or_else(operator).and_then(Key::of)?;
+    let here = key.namespace.as_deref() == Some(ROOK_NAMESPACE);
+    let remedy = match here {
+        true => format!(
+            "to have it taken over, its settings and devices included, set the annotation {ANNOTATION_ADOPT}={ROOK_NAMESPACE} on this resource; else remove it first"
+        ),
+        false => "one Rook to a cluster: remove it first".to_owned(),
+    };
+    Some(Problem {
+        reason: "StorageThereAlready",
+        message: format!("there is a {key} that this system did not make: {remedy}"),
+        waiting: false,
+    })
 }
 
 /// Components of a storage that runs and has no status, as after it was let

@@ -11,7 +11,7 @@
 mod job;
 mod order;
 
-pub use job::{ANNOTATION_CLEANED, Cleaned, CleanupJob, JobState, cleanup_jobs};
+pub use job::{ANNOTATION_CLEANED, Cleaned, CleanupJob, JobState, cleanup_jobs, job_keys};
 pub use order::{Layer, ORDER};
 
 use std::collections::BTreeSet;
@@ -150,7 +150,7 @@ impl View<'_> {
         let goes = |key: &Key| self.seen.get(key).is_some_and(|live| !is_found(live));
         let there: Vec<Key> = keys.into_iter().filter(goes).collect();
         let first = there.first()?.to_string();
-        let held = held(&there, self.seen);
+        let held = held(&there, self.seen).or_else(|| nobody(&there, self.seen));
         let remains = remains(&there, self.seen);
         let standing: Vec<Key> = there
             .into_iter()
@@ -158,7 +158,8 @@ impl View<'_> {
             .collect();
         if standing.is_empty() {
             let message = format!("{first} is being deleted{remains}");
-            return Some(held.unwrap_or_else(|| waiting("Removing", message, Vec::new())));
+            let removing = || waiting("Removing", message, Vec::new());
+            return Some(held.unwrap_or_else(removing));
         }
         Some(Step::Delete(standing))
     }
@@ -183,6 +184,35 @@ fn held(keys: &[Key], seen: &Seen) -> Option<Step> {
     }
     let message = format!("Rook does not let go of {}", words.join("; "));
     (!blockers.is_empty()).then(|| waiting("RemovalBlocked", message, blockers))
+}
+
+/// That whoever takes one of these away does not run.
+fn nobody(keys: &[Key], seen: &Seen) -> Option<Step> {
+    let operator = |key: &Key| match key.group() {
+        "ceph.rook.io" | "objectbucket.io" => Some((ROOK_NAMESPACE, "rook-ceph-operator")),
+        "csi.ceph.io" => Some((ROOK_NAMESPACE, "ceph-csi-controller-manager")),
+        "cdi.kubevirt.io" => Some(("cdi", "cdi-operator")),
+        _ => None,
+    };
+    keys.iter().find_map(|key| {
+        let (namespace, name) = operator(key)?;
+        let deployment = Key::namespaced("apps/v1", "Deployment", namespace, name);
+        let live = seen.get(&deployment);
+        let runs = live.is_some_and(|live| live["status"]["availableReplicas"].as_i64() > Some(0));
+        if runs {
+            return None;
+        }
+        let remedy = match live {
+            Some(_) => "see to its pod, and to its replicas",
+            None => "install it again, by hand",
+        };
+        let message = format!("{key} waits for {namespace}/{name}, which does not run: {remedy}");
+        Some(waiting(
+            "OperatorNotRunning",
+            message,
+            vec![key.to_string()],
+        ))
+    })
 }
 
 /// What a namespace that goes says of what is left in it.
@@ -252,8 +282,14 @@ fn ceph(view: &View<'_>) -> Option<Step> {
     let cluster = view.seen.get(&key)?;
     if view.seen.is_going(&key) {
         let message = format!("{key} is being deleted");
-        let held = held(std::slice::from_ref(&key), view.seen);
+        let key = std::slice::from_ref(&key);
+        let held = held(key, view.seen).or_else(|| nobody(key, view.seen));
         return Some(held.unwrap_or_else(|| waiting("Removing", message, Vec::new())));
+    }
+    // Rook makes its jobs when the cluster goes: these are of one before, and
+    // say nothing of this one.
+    if let Some(step) = view.remove(job_keys(view.seen)) {
+        return Some(step);
     }
     // Rook cleans the nodes that have daemons when the cluster goes: one that
     // has none any more is not waited for.
@@ -296,8 +332,11 @@ fn jobs(view: &View<'_>) -> Option<Step> {
         return Some(waiting("CleanupFailed", message, blockers));
     }
     if missing.is_empty() {
-        // Done, and remembered so: the jobs go with their namespace.
-        return (!view.recorded.is_empty()).then(|| Step::RecordHosts(Vec::new()));
+        // Done, and remembered so.
+        return match view.recorded.is_empty() {
+            true => view.remove(job_keys(view.seen)),
+            false => Some(Step::RecordHosts(Vec::new())),
+        };
     }
     let names = missing.join(", ");
     let message = format!(

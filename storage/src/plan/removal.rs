@@ -225,6 +225,11 @@ impl Plan {
             ));
         } else if is_listed(view.dropped, device) {
             self.wait(format!("Rook is told that {name} is not Ceph's any more"));
+        } else if osd.is_in && !view.ceph.is_healthy() {
+            self.wait(format!(
+                "the data of {name} (OSD {}) moves away once Ceph is healthy: {}",
+                osd.id, view.ceph.message
+            ));
         } else if osd.is_in {
             self.wait(format!("the data of {name} (OSD {}) moves away", osd.id));
             self.action = Some(Action::MarkOut(osd.id));

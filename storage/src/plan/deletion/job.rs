@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::ROOK_NAMESPACE;
-use crate::object::Seen;
+use crate::object::{Key, Seen};
 
 /// Annotation by which a person says that the node of a job is clean; on the
 /// HyperCloudStorage, that nodes are.
@@ -47,11 +47,19 @@ pub enum JobState {
 /// Every such job.
 #[must_use]
 pub fn cleanup_jobs(seen: &Seen) -> Vec<CleanupJob> {
+    jobs(seen).filter_map(read).collect()
+}
+
+/// The keys of every such job.
+#[must_use]
+pub fn job_keys(seen: &Seen) -> Vec<Key> {
+    jobs(seen).filter_map(Key::of).collect()
+}
+
+fn jobs(seen: &Seen) -> impl Iterator<Item = &Value> {
     seen.of_kind("batch", "Job")
         .filter(|job| job["metadata"]["namespace"] == ROOK_NAMESPACE)
         .filter(|job| job["metadata"]["labels"]["app"] == "rook-ceph-cleanup")
-        .filter_map(read)
-        .collect()
 }
 
 fn read(job: &Value) -> Option<CleanupJob> {
