@@ -4,9 +4,9 @@
 //! What a reason is cannot be told from where it stands, and a list of such
 //! places would be left behind by the code. So it is the other way round: each
 //! word in CamelCase that stands alone between quotes, in any crate whose words
-//! can come to a status, is in the first column of a table of the documents,
-//! or among the words that are known to be something else. A word there that
-//! is not met any more is an error too.
+//! can come to a status, is in the first column of a table of reasons, or among
+//! the words that are known to be something else. A word there that is not met
+//! any more is an error too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,6 +21,9 @@ mod words;
 
 /// The documents.
 const DOCUMENTS: &[&str] = &["README.md", "docs/storage.md"];
+
+/// What the head of a table of reasons has.
+const HEAD: &str = " | what it means |";
 
 /// Where the words stand that are no reasons.
 const WORDS: &str = "xtask/src/tidy/reasons/words.rs";
@@ -126,9 +129,14 @@ fn is_test(path: &str) -> bool {
     })
 }
 
-/// What stands in code marks in the first column of a document's tables.
+/// What stands in code marks in the first column of a document's tables of
+/// reasons, heads included.
 fn first_column(text: &str) -> BTreeSet<String> {
-    let rows = text.lines().filter_map(|line| line.strip_prefix("| "));
+    let tables = text.split("\n\n").filter(|part| {
+        let head = part.lines().next().unwrap_or_default();
+        head.starts_with("| ") && head.contains(HEAD)
+    });
+    let rows = tables.flat_map(|table| table.lines().filter_map(|line| line.strip_prefix("| ")));
     let cells = rows.filter_map(|row| row.split(" | ").next());
     // Every second piece is inside the marks.
     let marked = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
@@ -143,7 +151,7 @@ fn literals(text: &str) -> impl Iterator<Item = &str> {
         .match_indices('"')
         .filter_map(move |(at, _)| {
             let rest = &text[at + 1..];
-            let fits = |c: char| c.is_ascii_alphanumeric() || "{}_".contains(c);
+            let fits = |c: char| c.is_ascii_alphanumeric() || "{}_:?".contains(c);
             let end = rest.find(|c| !fits(c))?;
             rest[end..].starts_with('"').then(|| &rest[..end])
         })
@@ -181,7 +189,11 @@ mod tests { const OTHER: &str = "TestReason"; }
 "#;
 
     const README: &str = "
-`SecondReason` is not explained here.
+`ThirdReason` is not explained here.
+
+| field | meaning |
+|---|---|
+| `ThirdReason` | nor here |
 
 | reason | what it means |
 |---|---|
@@ -248,7 +260,7 @@ mod tests { const OTHER: &str = "TestReason"; }
     fn what_is_put_together_is_named() {
         let sources = [(
             "disk/src/a.rs",
-            "\"Pod\", \"{kind}Reason\", \"a{b}\", \"{c}\"",
+            "\"Pod\", \"{kind:?}Reason\", \"a{b}\", \"{c}\"",
         )];
         let one = found(&sources, KNOWN);
         assert!(matches!(&one[..], [one] if one.contains("puts a reason together")));

@@ -12,21 +12,22 @@ pub(super) const OTHERS: &[(&str, &str)] = &[
         "coordinator/",
         "AdmissionReview Always Apply Block ClusterFirstWithHostNet ConfigMap ContainerCreating
         CustomResourceDefinition Deployment DoesNotExist ErrImagePull Exists Failure False
-        IfNotPresent Image Job Lost Namespace Never NoExecute Node NotIn ObjectBucketClaim Opaque
-        Pending PersistentVolumeClaim PodInitializing PodScheduled ReadWriteOnce Retain Running
-        RuntimeDefault Secret Succeeded True Unschedulable VirtualMachineImage VolumeSnapshot
-        VolumeSnapshotClass VolumeSnapshotContent",
+        IfNotPresent Image Job Lost Namespace Never NoExecute Node NotIn ObjectBucketClaim
+        Opaque Pending PersistentVolumeClaim PodInitializing PodScheduled ReadWriteOnce Retain
+        Running RuntimeDefault Secret Succeeded True Unschedulable VirtualMachineImage
+        VolumeSnapshot VolumeSnapshotClass VolumeSnapshotContent Warning",
     ),
-    // Of the resources: columns of lists, types, phases.
+    // Of the resources: columns of lists, types, phases, values of fields.
     (
         "api/",
-        "Age Block Capacity Ceph Device Devices Disk False Filesystem Heartbeat HyperCloudStorage
-        HyperCloudStorageStatus Message Method Node NodeDeviceCleanup NodeDeviceCleanupStatus
-        NodeDeviceInventory NodeDeviceInventoryStatus PartialEq Pending Phase Progress
-        ReadOnlyMany ReadWriteMany ReadWriteOnce ReadWriteOncePod Rook Size Snapshot Stale State
-        Succeeded True VirtualMachineImage VirtualMachineImageStatus VirtualMachinePvc
-        VirtualMachinePvcStatus VirtualMachineVolumeExport VirtualMachineVolumeExportStatus
-        VirtualMachineVolumeRollback VirtualMachineVolumeRollbackStatus",
+        "Age Block Capacity Ceph Clone CloneAndHandOver Copy Device Devices Disk False Filesystem
+        Heartbeat HyperCloudStorage HyperCloudStorageStatus Message Method Node
+        NodeDeviceCleanup NodeDeviceCleanupStatus NodeDeviceInventory NodeDeviceInventoryStatus
+        PartialEq Pending Phase Progress ReadOnlyMany ReadWriteMany ReadWriteOnce
+        ReadWriteOncePod Restore Rook Size Snapshot Stale State Succeeded True
+        VirtualMachineImage VirtualMachineImageStatus VirtualMachinePvc VirtualMachinePvcStatus
+        VirtualMachineVolumeExport VirtualMachineVolumeExportStatus VirtualMachineVolumeRollback
+        VirtualMachineVolumeRollbackStatus Warning",
     ),
     // The agents' calls, and how far a job is.
     (
