@@ -1,5 +1,12 @@
-//! Every reason that the status of an image, export or storage can show stands
-//! in the documents, where whoever meets it looks for it.
+//! Every reason that a status, a condition or an Event can show stands in the
+//! documents, where whoever meets it looks for it.
+//!
+//! What a reason is cannot be told from where it stands, and a list of such
+//! places would be left behind by the code. So it is the other way round: each
+//! word in CamelCase that stands alone between quotes, in any crate whose words
+//! can come to a status, is in the first column of a table of reasons, or among
+//! the words that are known to be something else. A word there that is not met
+//! any more is an error too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,163 +15,162 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::SourceFile;
+use words::{APART, ELSEWHERE, OTHERS};
+
+mod words;
 
 /// The documents.
 const DOCUMENTS: &[&str] = &["README.md", "docs/storage.md"];
 
-/// Where reasons of images, exports and the storage come from.
-const PLACES: &[&str] = &[
-    "inventory/src/",
-    "disk/src/",
-    "transfer/src/",
-    "trust/src/",
-    "node-agent/src/",
-    "storage/src/",
-    "coordinator/src/access/",
-    "coordinator/src/admission/",
-    "coordinator/src/agents/devices",
-    "coordinator/src/cleanup/",
-    "coordinator/src/export/",
-    "coordinator/src/image/",
-    "coordinator/src/storage/",
-];
+/// What the head of a table of reasons has.
+const HEAD: &str = " | what it means |";
 
-/// Files there whose reasons are the log's and the metrics' alone.
-const INSIDE: &[&str] = &[
-    "coordinator/src/admission/review.rs",
-    "coordinator/src/image/error.rs",
-];
+/// Where the words stand that are no reasons.
+const WORDS: &str = "xtask/src/tidy/reasons/words.rs";
 
-/// What a reason stands behind.
-const BEFORE: &[&str] = &[
-    "reason: ",
-    "refused: ",
-    "conflict: ",
-    "waiting(",
-    "warning(",
-    "REJECTED: &str = ",
-    "WORRYING: [&str;",
-    "not_ready(",
-];
+/// What is known beforehand. The lists themselves are checked as well.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    /// Folders whose words come to no status.
+    elsewhere: &'a [&'a str],
+    /// Words that are no reasons, by where they stand.
+    others: &'a [(&'a str, &'a str)],
+    /// Files that put words together, and the words.
+    apart: &'a [(&'a str, &'a str)],
+}
 
-/// What stands before a reason that more words follow, which are none.
-const FIRST: &[&str] = &[
-    "changing(",
-    "hopeless(",
-    "lacking(",
-    "unhealthy(",
-    "warned(",
-    ".problem(",
-];
+impl<'a> Known<'a> {
+    /// Words that are no reasons, each with where it stands.
+    fn words(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.others.iter().flat_map(|(place, words)| {
+            let words = words.split_whitespace();
+            words.map(move |word| (*place, word))
+        })
+    }
+}
 
-/// Reasons that no document names.
+/// Reasons that no document names, and what is known in vain.
 pub fn check(root: &Path, files: &[SourceFile]) -> anyhow::Result<Vec<String>> {
-    let mut documents = String::new();
+    let mut explained = BTreeSet::new();
     for name in DOCUMENTS {
         let path = root.join(name);
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        documents.push_str(&text);
+        explained.extend(first_column(&text));
     }
-    Ok(missing(files, &documents))
+    let known = Known {
+        elsewhere: ELSEWHERE,
+        others: OTHERS,
+        apart: APART,
+    };
+    Ok(breaches(files, &explained, known))
 }
 
-fn missing(files: &[SourceFile], documents: &str) -> Vec<String> {
-    let concerned = |file: &&SourceFile| {
-        PLACES.iter().any(|place| file.path.starts_with(place))
-            && !INSIDE.contains(&file.path.as_str())
-            && !file.path.contains("test")
-    };
+fn breaches(files: &[SourceFile], explained: &BTreeSet<String>, known: Known<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    for file in files.iter().filter(concerned) {
-        for reason in reasons(&file.text) {
-            if !documents.contains(&format!("`{reason}`")) {
-                let path = &file.path;
-                let names = DOCUMENTS.join(" or ");
-                found.push(format!("{path}: {names} does not say what {reason} means"));
+    // What the lists name and was met.
+    let mut met = BTreeSet::new();
+    for file in files.iter().filter(|file| !is_test(&file.path)) {
+        let path = file.path.as_str();
+        let folder = |folder: &&&str| path.starts_with(**folder);
+        if let Some(folder) = known.elsewhere.iter().find(folder) {
+            met.insert((*folder, ""));
+            continue;
+        }
+        let (mut reasons, others): (BTreeSet<_>, BTreeSet<_>) =
+            literals(&file.text).partition(is_word);
+        for literal in others.into_iter().filter(is_put_together) {
+            match known.apart.iter().find(|(place, _)| *place == path) {
+                Some((place, words)) => {
+                    met.insert((*place, ""));
+                    reasons.extend(words.split_whitespace());
+                }
+                None => found.push(format!(
+                    "{path}: {literal:?} puts a reason together, which nobody finds: write it out"
+                )),
+            }
+        }
+        reasons.retain(|reason| !explained.contains(*reason));
+        for reason in reasons {
+            let is_it = |(place, word): &(&str, &str)| path.starts_with(place) && *word == reason;
+            match known.words().find(is_it) {
+                Some(other) => {
+                    met.insert(other);
+                }
+                None => {
+                    let names = DOCUMENTS.join(" or ");
+                    found.push(format!(
+                        "{path}: no table of {names} says what {reason} means, nor {WORDS} that it is no reason"
+                    ));
+                }
             }
         }
     }
+    found.extend(in_vain(known, &met));
     found
 }
 
-/// The reasons that stand in a file.
-fn reasons(text: &str) -> BTreeSet<&str> {
-    let text = text
-        .split("#[cfg(test)]\nmod tests {")
-        .next()
-        .unwrap_or_default();
-    let mut found = BTreeSet::new();
-    for body in behind(text, "fn reason(").chain(behind(text, "fn code(")) {
-        let end = body.find("\n    }\n").unwrap_or(body.len());
-        found.extend(words(&body[..end]));
-    }
-    for before in BEFORE {
-        for rest in behind(text, before) {
-            let end = match before.ends_with('(') {
-                true => arguments(rest),
-                false => value(rest),
-            };
-            found.extend(words(&rest[..end]));
-        }
-    }
-    for before in FIRST {
-        for rest in behind(text, before) {
-            let rest = rest.trim_start();
-            let first = rest.starts_with('"').then(|| words(rest).next()).flatten();
-            found.extend(first.filter(|word| rest[1..].starts_with(word)));
-        }
-    }
-    found
+/// What the lists name and nobody met, or what needs no exception.
+fn in_vain(known: Known<'_>, met: &BTreeSet<(&str, &str)>) -> Vec<String> {
+    let files = known.apart.iter().map(|(place, _)| *place);
+    let places = files.chain(known.elsewhere.iter().copied());
+    places
+        .map(|place| (place, ""))
+        .chain(known.words())
+        .filter(|named| !met.contains(named))
+        .map(|(place, word)| format!("{WORDS}: {word} of {place} is named in vain"))
+        .collect()
 }
 
-/// What follows each place where `mark` stands.
-fn behind<'a>(text: &'a str, mark: &'a str) -> impl Iterator<Item = &'a str> {
-    text.match_indices(mark)
-        .map(move |(at, _)| &text[at + mark.len()..])
-}
-
-/// Where the arguments end that begin a text: at what closes them.
-fn arguments(text: &str) -> usize {
-    end(text, |_, character| character == ';')
-}
-
-/// Where the value ends that begins a text: at what separates it from the
-/// next, or closes what it stands in.
-fn value(text: &str) -> usize {
-    end(text, |before, character| {
-        character == ';' || (character == '\n' && before.ends_with(','))
+/// Whether a file is of tests alone.
+fn is_test(path: &str) -> bool {
+    path.split('/').any(|part| {
+        let part = part.trim_end_matches(".rs");
+        part == "tests" || part.ends_with("_tests")
     })
 }
 
-/// The first place outside brackets that is an end, or closes what the text
-/// stands in.
-fn end(text: &str, is_end: impl Fn(&str, char) -> bool) -> usize {
-    let mut depth = 0;
-    let mut quoted = false;
-    for (at, character) in text.char_indices() {
-        match character {
-            '"' => quoted = !quoted,
-            _ if quoted => {}
-            '(' | '[' | '{' => depth += 1,
-            ')' | ']' | '}' if depth == 0 => return at,
-            ')' | ']' | '}' => depth -= 1,
-            _ if depth == 0 && is_end(&text[..at], character) => return at,
-            _ => {}
-        }
-    }
-    text.len()
+/// What stands in code marks in the first column of a document's tables of
+/// reasons, heads included.
+fn first_column(text: &str) -> BTreeSet<String> {
+    let tables = text.split("\n\n").filter(|part| {
+        let head = part.lines().next().unwrap_or_default();
+        head.starts_with("| ") && head.contains(HEAD)
+    });
+    let rows = tables.flat_map(|table| table.lines().filter_map(|line| line.strip_prefix("| ")));
+    let cells = rows.filter_map(|row| row.split(" | ").next());
+    // Every second piece is inside the marks.
+    let marked = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    marked.map(str::to_owned).collect()
 }
 
-/// Literals that are CamelCase words.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let is_word = |word: &&str| {
-        word.len() > 3
-            && word.starts_with(|first: char| first.is_ascii_uppercase())
-            && word.chars().all(|c| c.is_ascii_alphanumeric())
-            && word.chars().any(|c| c.is_ascii_lowercase())
-    };
-    // Every second piece is inside the quotes.
-    text.split('"').skip(1).step_by(2).filter(is_word)
+/// What stands between quotes in a file, but for its tests, of letters, digits
+/// and what is put in.
+fn literals(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.split("#[cfg(test)]\nmod tests {").next();
+    code.unwrap_or_default()
+        .match_indices('"')
+        .filter_map(move |(at, _)| {
+            let rest = &text[at + 1..];
+            let fits = |c: char| c.is_ascii_alphanumeric() || "{}_:?".contains(c);
+            let end = rest.find(|c| !fits(c))?;
+            rest[end..].starts_with('"').then(|| &rest[..end])
+        })
+}
+
+/// Whether this may be a reason.
+fn is_word(literal: &&str) -> bool {
+    literal.len() > 2
+        && literal.starts_with(|first: char| first.is_ascii_uppercase())
+        && literal.chars().all(|c| c.is_ascii_alphanumeric())
+        && literal.chars().any(|c| c.is_ascii_lowercase())
+}
+
+/// Whether this may become a reason once something is put in.
+fn is_put_together(literal: &&str) -> bool {
+    let pieces = || literal.split(['{', '}']).step_by(2);
+    literal.contains('{')
+        && pieces().all(|piece| piece.is_empty() || is_word(&piece))
+        && pieces().any(|piece| !piece.is_empty())
 }
 
 #[cfg(test)]
@@ -172,59 +178,99 @@ mod tests {
     use super::*;
 
     const SOURCE: &str = r#"
-impl E {
-    fn reason(&self) -> &'static str {
-        match self {
-            Self::A => "FirstReason",
-            Self::B { .. } => "SecondReason",
-        }
-    }
-}
-const OTHER: &str = "NoReason";
+//! Says "Words" in between.
+const WORRYING: [&str; 2] = ["FirstReason", "SecondReason"];
 fn f() {
-    let failure = Failure {
-        reason: "ThirdReason".to_owned(),
-        message: "Words".to_owned(),
-    };
-    let verdict = waiting(
-        Phase::Pending,
-        "FourthReason",
-        "for people",
-    );
-    let other = call("NoReasonEither");
-    let judged = hopeless(
-        "FifthReason",
-        says("Available"),
-    );
-    let same = hopeless(reason, "NotThis");
+    say(false, "ThirdReason", format!("for people: {why}"));
+    let pod = read("Pod", "no reason", "lower", "SHOUTED", "Ab");
 }
 #[cfg(test)]
-mod tests { fn reason() { "TestReason" } }
+mod tests { const OTHER: &str = "TestReason"; }
 "#;
 
-    #[test]
-    fn reasons_are_found_where_they_are_given() {
-        let found: Vec<_> = reasons(SOURCE).into_iter().collect();
-        let expected = [
-            "FifthReason",
-            "FirstReason",
-            "FourthReason",
-            "SecondReason",
-            "ThirdReason",
-        ];
-        assert_eq!(found, expected);
+    const README: &str = "
+`ThirdReason` is not explained here.
+
+| field | meaning |
+|---|---|
+| `ThirdReason` | nor here |
+
+| reason | what it means |
+|---|---|
+| `FirstReason`, `Words` | it, or `ThirdReason` |
+| **more** | |
+| `SecondReason` (Event) | that |
+";
+
+    const KNOWN: Known<'_> = Known {
+        elsewhere: &[],
+        others: &[("disk/", "Pod")],
+        apart: &[],
+    };
+
+    fn found(sources: &[(&str, &str)], known: Known<'_>) -> Vec<String> {
+        let file = |(path, text): &(&str, &str)| SourceFile {
+            path: (*path).to_owned(),
+            text: (*text).to_owned(),
+        };
+        let files: Vec<_> = sources.iter().map(file).collect();
+        breaches(&files, &first_column(README), known)
     }
 
     #[test]
-    fn one_that_the_readme_leaves_out_is_reported() {
-        let file = |path: &str| SourceFile {
-            path: path.into(),
-            text: SOURCE.into(),
-        };
-        let files = [file("coordinator/src/image/plan.rs"), file("api/src/x.rs")];
-        let readme = "`FirstReason`, `SecondReason`, ThirdReason, `FourthReason`, `FifthReason`";
-        let found = missing(&files, readme);
+    fn one_that_no_table_explains_is_reported() {
+        let found = found(&[("disk/src/plan.rs", SOURCE)], KNOWN);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].contains("ThirdReason"), "{found:?}");
+        assert!(found[0].contains("says what ThirdReason means"));
+    }
+
+    #[test]
+    fn a_new_crate_or_folder_is_searched_unless_it_is_named() {
+        let sources = [("disk/src/a.rs", "\"Pod\""), ("new/src/a.rs", "\"Reason\"")];
+        let one = found(&sources, KNOWN);
+        assert!(matches!(&one[..], [one] if one.starts_with("new/src/a.rs: ")));
+        let elsewhere = &["new/"][..];
+        assert_eq!(found(&sources, Known { elsewhere, ..KNOWN }), [""; 0]);
+        let tests = [sources[0], ("disk/src/a_tests.rs", "\"Reason\"")];
+        assert_eq!(found(&tests, KNOWN), [""; 0]);
+    }
+
+    #[test]
+    fn a_word_is_no_reason_only_where_that_is_said() {
+        let sources = [("disk/src/a.rs", "\"Pod\""), ("new/src/a.rs", "\"Pod\"")];
+        let found = found(&sources, KNOWN);
+        assert!(matches!(&found[..], [one] if one.contains("says what Pod means")));
+    }
+
+    #[test]
+    fn what_is_named_in_vain_is_reported() {
+        let known = Known {
+            elsewhere: &["gone/"],
+            others: &[("disk/", "Pod FirstReason")],
+            apart: &[("disk/src/gone.rs", "Reason")],
+        };
+        let sources = [("disk/src/a.rs", "\"Pod\", \"FirstReason\"")];
+        let found = found(&sources, known);
+        // What a document explains needs no exception.
+        assert!(found.iter().any(|line| line.contains("FirstReason")));
+        assert_eq!(found.len(), 3, "{found:?}");
+    }
+
+    #[test]
+    fn what_is_put_together_is_named() {
+        let sources = [(
+            "disk/src/a.rs",
+            "\"Pod\", \"{kind:?}Reason\", \"a{b}\", \"{c}\"",
+        )];
+        let one = found(&sources, KNOWN);
+        assert!(matches!(&one[..], [one] if one.contains("puts a reason together")));
+        let named = |words| Known {
+            apart: words,
+            ..KNOWN
+        };
+        let words = &[("disk/src/a.rs", "FirstReason SecondReason")];
+        assert_eq!(found(&sources, named(words)), [""; 0]);
+        let words = &[("disk/src/a.rs", "FirstReason OtherReason")];
+        assert_eq!(found(&sources, named(words)).len(), 1);
     }
 }
