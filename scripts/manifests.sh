@@ -11,6 +11,10 @@
 #            makes a ConfigMap of every release that FOLDER has, or of those
 #            that are named, such as rook/v1.20.6; what they are called is what
 #            manifests.configMaps is to name
+#        manifests.sh images FOLDER
+#            prints every image that the releases in FOLDER run, for the mirrors
+#            of registries: those that the manifests name, and those that the
+#            coordinator does
 #
 # Nothing is checked here: the coordinator compares the checksum of every file.
 set -euo pipefail
@@ -76,9 +80,56 @@ apply() {
     done
 }
 
+# The coordinator's own images of a release of Rook: Ceph's, and those that the
+# release has built in.
+images_of_rook() {
+    local storage ceph version=${1#v}
+    storage=$(dirname "${BASH_SOURCE[0]}")/../storage/src
+    ceph=$(sed -nE 's/.*format!\("(.*)\{ceph\}"\).*/\1/p' "$storage/render.rs")
+    awk -v wanted="${version//./, }" -v ceph="$ceph" '
+        /^pub const ROOK:/ { within = 1 }
+        /^\];/ { within = 0 }
+        within && /^ +version: / { of = index($0, "(" wanted ")") }
+        within && of && /^ +ceph: / {
+            gsub(/[^0-9,)]/, "")
+            count = split($0, versions, ")")
+            for (i = 1; i < count; i++) {
+                gsub(/^,+/, "", versions[i])
+                gsub(",", ".", versions[i])
+                print ceph versions[i]
+            }
+        }
+        within && of && match($0, /"[^" ]+\/[^" ]+"/) {
+            print substr($0, RSTART + 1, RLENGTH - 2)
+        }' "$storage/version/table.rs"
+}
+
+images() {
+    local path release
+    {
+        # The toolbox is given the image of the Ceph that runs.
+        {
+            list | cut -d ' ' -f 1 | grep -v '/toolbox\.yaml$'
+            (cd "$1" && find . -path './cdi/v*/cdi-operator.yaml')
+        } | while read -r path; do
+            [ -f "$1/$path" ] || continue
+            # An image stands in a field of that name, or is the whole value
+            # of another field or variable.
+            sed -nE -e 's/^ *(- )?image: +"?([^" #]+)"?$/\2/p' -e t \
+                -e 's/^ *(- )?[A-Za-z_]+: +"?([a-z0-9-]+(\.[a-z0-9-]+)+\/[^" #]+[:@][^" #/]+)"?$/\2/p' \
+                "$1/$path"
+        done
+        for release in "$1"/rook/v*; do
+            [ -d "$release" ] || continue
+            images_of_rook "${release##*/}"
+        done
+    } | sort -u
+}
+
 case ${1-} in
     list) list ;;
     fetch) fetch "${2:?a folder}" ;;
     apply) apply "${@:2}" ;;
+    images) images "${2:?a folder}" ;;
     *) sed -n '2,/^set/{/^#/p}' "$0" >&2; exit 2 ;;
 esac

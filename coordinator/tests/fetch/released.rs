@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use hypercloud_api::{HyperCloudStorageSpec, ManifestMirror};
 use hypercloud_storage::manifest::source::Wanted;
+use hypercloud_storage::render::ceph_image;
 use hypercloud_storage::version::Version;
-use hypercloud_storage::version::table::FILES;
+use hypercloud_storage::version::table::{CsiImages, FILES, ROOK};
 
 use super::memory::Server;
 use super::site::{Reply, Site};
@@ -71,19 +72,38 @@ async fn all_pass_from_a_folder() {
     fetched(&spec(mirror)).await;
 }
 
-#[test]
-fn the_script_that_fills_a_mirror_knows_every_file() {
+/// The lines that the script prints that fills a mirror.
+fn script(arguments: &[&str]) -> BTreeSet<String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/manifests.sh");
-    let listed = Command::new(script).arg("list").output().unwrap();
+    let listed = Command::new(script).args(arguments).output().unwrap();
     assert!(listed.status.success(), "{listed:?}");
     let listed = String::from_utf8(listed.stdout).unwrap();
-    let listed: BTreeSet<&str> = listed.lines().collect();
-    let known: Vec<String> = released()
+    listed.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_script_that_fills_a_mirror_knows_every_file() {
+    let known: BTreeSet<String> = released()
         .iter()
         .map(|wanted| {
             let address = wanted.project.address(wanted.version, &wanted.file);
             format!("{} {address}", wanted.path())
         })
         .collect();
-    assert_eq!(listed, known.iter().map(String::as_str).collect());
+    assert_eq!(script(&["list"]), known);
+}
+
+#[test]
+fn the_script_that_fills_a_mirror_knows_the_images_that_stand_in_no_manifest() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut named = BTreeSet::new();
+    for release in ROOK {
+        let place = folder.path().join(format!("rook/v{}", release.version));
+        std::fs::create_dir_all(place).unwrap();
+        named.extend(release.ceph.iter().map(|ceph| ceph_image(*ceph)));
+        if let CsiImages::Operator(images) = release.csi_images {
+            named.extend(images.iter().map(|(_, image)| (*image).to_owned()));
+        }
+    }
+    assert_eq!(script(&["images", folder.path().to_str().unwrap()]), named);
 }

@@ -17,6 +17,10 @@ use serde::Deserialize;
 const DOCUMENTS: &[(&str, &str)] = &[
     ("README.md", include_str!("../../../../README.md")),
     (
+        "docs/operations.md",
+        include_str!("../../../../docs/operations.md"),
+    ),
+    (
         "docs/storage.md",
         include_str!("../../../../docs/storage.md"),
     ),
