@@ -350,7 +350,10 @@ impl<'a> Course<'a> {
             settlement.dropped.iter().chain(paused).cloned().collect();
         let busy = health::changing("Upgrading", "it is being upgraded");
         // What is to take the data may be no device that Ceph can have.
-        let unsettled = health::changing("DevicesUnclear", "not every device is settled");
+        let unsettled = health::changing(
+            "DeviceRemoval",
+            "not every device of storage.nodes is settled",
+        );
         let plan = purge::plan(&purge::View {
             storage,
             wanted: &settlement.devices,

@@ -127,6 +127,75 @@ pub async fn with_it_everything_goes_once_nothing_is_used(ground: &Ground) -> an
     ground.restore().await
 }
 
+/// Somebody has the namespace already, and a Rook in it.
+pub async fn what_was_there_before_is_not_taken(ground: &Ground) -> anyhow::Result<()> {
+    ground.none().await?;
+    let cluster = &ground.cluster;
+    let theirs = |api_version, kind, name| Object {
+        api_version,
+        kind,
+        namespace: ROOK_NAMESPACE,
+        name,
+    };
+    let space = Object {
+        namespace: "",
+        ..theirs("v1", "Namespace", ROOK_NAMESPACE)
+    };
+    let map = theirs("v1", "ConfigMap", "theirs");
+    let rook = theirs("apps/v1", "Deployment", "rook-ceph-operator");
+    space.create(cluster, json!({})).await?;
+    let within = json!({"namespace": ROOK_NAMESPACE});
+    map.create(cluster, json!({"metadata": within})).await?;
+    let labels = json!({"app": "theirs"});
+    let of_rook = json!({
+        "metadata": within,
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "rook", "image": "docker.io/rook/ceph:v1.19.0"}]},
+            },
+        },
+    });
+    rook.create(cluster, of_rook).await?;
+    let before = (uid(ground, &space).await?, uid(ground, &rook).await?);
+
+    let mut spec = ground.spec();
+    storage::set(cluster, &spec).await?;
+    let is_told = |status: &hypercloud_api::HyperCloudStorageStatus| {
+        let message = status.message.as_deref().unwrap_or_default();
+        status.state == Some(StorageState::Error)
+            && message.contains("Deployment rook-ceph/rook-ceph-operator")
+    };
+    storage::becomes(cluster, "tells of their Rook", LIMIT, is_told).await?;
+    assert_eq!(uid(ground, &rook).await?, before.1);
+    let labelled = |live: &Value| !live["metadata"]["labels"][LABEL_STAGE].is_null();
+    let live = rook.get(cluster).await?.context("it is not there")?;
+    assert!(!labelled(&live), "{live}");
+
+    // Once it is gone there is nobody's to take.
+    rook.delete(cluster).await?;
+    storage::is_ok(cluster, INSTALLATION).await?;
+    spec["cleanup"] = json!({"confirmation": "yes-really-destroy-data"});
+    storage::set(cluster, &spec).await?;
+    storage::delete(cluster).await?;
+    storage::gone(cluster, LIMIT).await?;
+    let live = space.get(cluster).await?.context("the namespace went")?;
+    assert_eq!(live["metadata"]["uid"], before.0, "it was made anew");
+    assert!(live["metadata"]["deletionTimestamp"].is_null(), "{live}");
+    map.get(cluster).await?.context("what was in it went")?;
+    let kept = all(cluster, None, None).await?.into_iter();
+    let kept: Vec<String> = kept
+        .filter(|listed| listed.namespace == ROOK_NAMESPACE && labelled(&listed.object))
+        .map(|listed| format!("{} {}", listed.kind, listed.name))
+        .collect();
+    assert!(kept.is_empty(), "{kept:?}");
+    space.delete(cluster).await?;
+    space.gone(cluster, LIMIT).await?;
+    ground.restore().await
+}
+
 /// What there still is of the installation, in all the cluster. The snapshot
 /// controller stays, with its definitions, for drivers of others.
 pub async fn left(ground: &Ground) -> anyhow::Result<Vec<String>> {

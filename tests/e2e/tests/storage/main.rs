@@ -59,6 +59,7 @@ const TESTS: &[(&str, Test)] = tests![
     traps::an_operator_that_hangs_is_noticed,
     deletion::without_the_confirmation_everything_stays,
     deletion::with_it_everything_goes_once_nothing_is_used,
+    deletion::what_was_there_before_is_not_taken,
     mirrors::a_byte_that_is_wrong_stops_it_until_it_is_mended,
     mirrors::what_rook_calls_ready_is_not_enough,
     upgrade::goes_in_order_while_ceph_is_healthy,
