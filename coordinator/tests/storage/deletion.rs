@@ -132,7 +132,7 @@ async fn with_it_everything_goes_in_order_whoever_goes_on_with_it() {
         "status": {"conditions": [{"type": "Complete", "status": "True"}]}});
     cluster.world().put(JOB, job);
     cluster.until(&context, "the end", is_gone).await;
-    let order = ["rook-ceph-operator", "rook-ceph"];
+    let order = ["cluster-cleanup-job-a", "rook-ceph-operator", "rook-ceph"];
     assert_eq!(deletions(&mut cluster.world()), order);
 }
 

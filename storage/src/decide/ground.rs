@@ -217,3 +217,58 @@ fn versions(components: &[StorageComponent]) -> RunningVersions {
         ceph: of("ceph-cluster"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::object::{Desired, Keep};
+
+    fn cluster(namespace: &str) -> Value {
+        json!({"apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+               "metadata": {"name": "rook-ceph", "namespace": namespace}})
+    }
+
+    fn operator() -> Value {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment",
+               "metadata": {"name": "rook-ceph-operator", "namespace": ROOK_NAMESPACE}})
+    }
+
+    fn asked(value: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([(ANNOTATION_ADOPT.to_owned(), value.to_owned())])
+    }
+
+    #[test]
+    fn what_others_made_is_not_taken_over_unasked() {
+        let told = |object: Value, annotations: Option<&BTreeMap<_, _>>| {
+            let problem = theirs(annotations, &[], &Seen::from_iter([object]));
+            problem.map(|problem| problem.message)
+        };
+        assert!(theirs(None, &[], &Seen::default()).is_none());
+        for object in [cluster(ROOK_NAMESPACE), operator()] {
+            let message = told(object.clone(), None).unwrap();
+            assert!(message.contains("adopt=rook-ceph"), "{message}");
+            assert_eq!(told(object.clone(), Some(&asked(ROOK_NAMESPACE))), None);
+            assert!(told(object, Some(&asked("elsewhere"))).is_some());
+        }
+        let message = told(cluster("elsewhere"), None).unwrap();
+        assert!(message.contains("elsewhere/rook-ceph"), "{message}");
+    }
+
+    #[test]
+    fn what_this_system_made_is_its_own_with_and_without_a_status() {
+        let ours = |object| Desired::new(object, Keep::Current, "ceph-cluster").unwrap();
+        let ours = ours(cluster(ROOK_NAMESPACE)).object;
+        // Somebody added another one, which Rook serves too.
+        let seen = Seen::from_iter([ours, cluster("elsewhere")]);
+        assert!(theirs(None, &[], &seen).is_none());
+        let ready = StorageComponent {
+            name: "ceph-cluster".into(),
+            version: Some("20.2.0".into()),
+            ..StorageComponent::default()
+        };
+        let seen = Seen::from_iter([cluster("elsewhere")]);
+        assert!(theirs(None, &[ready], &seen).is_none());
+    }
+}
