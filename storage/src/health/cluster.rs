@@ -20,6 +20,25 @@ use crate::{CEPH_CLUSTER, ROOK_CONFIRMATION, ROOK_NAMESPACE};
 /// look may take as long.
 const FRESH: SignedDuration = SignedDuration::from_secs(60);
 
+/// What no policy lets through: data is not read or written.
+const LOST: &[&str] = &["PG_AVAILABILITY"];
+
+/// What is not let through where daemons are taken away: data of which a copy
+/// is missing or bad, daemons that are down, and no room to make copies anew.
+const HARD: &[&str] = &[
+    "MON_DOWN",
+    "OSD_BACKFILLFULL",
+    "OSD_DOWN",
+    "OSD_FULL",
+    "OSD_HOST_DOWN",
+    "OSD_NEARFULL",
+    "PG_AVAILABILITY",
+    "PG_DAMAGED",
+    "PG_DEGRADED",
+    "POOL_FULL",
+    "SLOW_OPS",
+];
+
 /// What is seen of Ceph.
 #[derive(Clone, Debug)]
 pub struct View<'a> {
@@ -51,6 +70,18 @@ pub fn others(seen: &Seen) -> Vec<String> {
 /// How Ceph is.
 #[must_use]
 pub fn judge(view: &View<'_>) -> Judgement {
+    by(view, LOST)
+}
+
+/// How Ceph is for an upgrade or for a device that is given up, which take
+/// daemons away: some warnings are not for the policy then.
+#[must_use]
+pub fn gate(view: &View<'_>) -> Judgement {
+    by(view, HARD)
+}
+
+/// How Ceph is, where no policy lets these checks through.
+fn by(view: &View<'_>, hard: &[&str]) -> Judgement {
     let Some(object) = view.object else {
         let message = "the CephCluster is gone, and the data of Ceph still on its devices (status.devices): it is not made anew, which would begin an empty Ceph; restore it as Rook's documentation on disaster recovery says";
         return hopeless("CephClusterMissing", message);
@@ -58,7 +89,7 @@ pub fn judge(view: &View<'_>) -> Judgement {
     spoilt(object, view)
         .or_else(|| reconciled(object))
         .or_else(|| fresh(object, view.now))
-        .unwrap_or_else(|| said(object, view).or_worse(devices(view)))
+        .unwrap_or_else(|| said(object, view, hard).or_worse(devices(view)))
 }
 
 /// What keeps Rook from doing anything for the cluster while its status goes
@@ -162,16 +193,17 @@ fn fresh(object: &Value, now: Timestamp) -> Option<Judgement> {
 }
 
 /// What Ceph said.
-fn said(object: &Value, view: &View<'_>) -> Judgement {
+fn said(object: &Value, view: &View<'_>, hard: &[&str]) -> Judgement {
     let ceph = &object["status"]["ceph"];
     let health = ceph["health"].as_str().unwrap_or_default();
     let checks = checks(&ceph["details"]);
     match health {
         "HEALTH_OK" => Judgement::healthy(),
         "HEALTH_WARN" => {
+            let is_hard = |name: &str| hard.contains(&name);
             let matters: Vec<&(String, String)> = checks
                 .iter()
-                .filter(|(name, _)| !view.policy.ignore.contains(name))
+                .filter(|(name, _)| is_hard(name) || !view.policy.ignore.contains(name))
                 .collect();
             // A warning that names no check is one all the same.
             if matters.is_empty() && !checks.is_empty() {
@@ -179,6 +211,7 @@ fn said(object: &Value, view: &View<'_>) -> Judgement {
             }
             let message = format!("Ceph warns: {}", listed(&matters));
             match view.policy.warnings.unwrap_or_default() {
+                _ if matters.iter().any(|(name, _)| is_hard(name)) => lacking("CephWarns", message),
                 WarningsPolicy::Tolerate => warned("CephWarns", message),
                 WarningsPolicy::Refuse => lacking("CephWarns", message),
             }
