@@ -16,8 +16,8 @@ use super::{Judgement, changing, hopeless, is_observed, lacking, unhealthy, warn
 use crate::object::Seen;
 use crate::{CEPH_CLUSTER, ROOK_CONFIRMATION, ROOK_NAMESPACE};
 
-/// How old Rook's last look at Ceph may be. It looks every 15 seconds, and a
-/// look may take as long.
+/// How old Rook's last look at Ceph may be, or how far ahead by clocks that
+/// differ. It looks every 15 seconds, and a look may take as long.
 const FRESH: SignedDuration = SignedDuration::from_secs(60);
 
 /// What no policy lets through: data is not read or written.
@@ -177,6 +177,15 @@ fn fresh(object: &Value, now: Timestamp) -> Option<Judgement> {
         .parse::<Timestamp>()
         .map(|checked| now.duration_since(checked));
     match age {
+        // A look to come would be fresh for as long as it is one, whatever
+        // becomes of Rook.
+        Ok(age) if age < -FRESH => {
+            let message = format!(
+                "Rook looked at Ceph {} seconds from now: the clock of the coordinator's node is slow, or that of the node of rook-ceph-operator is fast; put it right",
+                age.as_secs().saturating_neg()
+            );
+            Some(unhealthy("ClockSkewed", message))
+        }
         Ok(age) if age <= FRESH => None,
         Ok(age) => {
             let message = format!(

@@ -179,9 +179,22 @@ fn trap_an_old_look_says_nothing() {
     }
     let object = with(|o| o["status"]["ceph"] = json!({}));
     assert_eq!(reason(&object).1, "CephUnseen");
+}
+
+#[test]
+fn trap_a_look_to_come_stays_fresh() {
     // Clocks differ a little.
-    let object = with(|o| o["status"]["ceph"]["lastChecked"] = json!(ago(-5)));
-    assert_eq!(reason(&object).0, Verdict::Healthy);
+    for ahead in [5, 60] {
+        let object = with(|o| o["status"]["ceph"]["lastChecked"] = json!(ago(-ahead)));
+        assert_eq!(reason(&object).0, Verdict::Healthy);
+    }
+    for ahead in [61, 3600] {
+        let object = with(|o| o["status"]["ceph"]["lastChecked"] = json!(ago(-ahead)));
+        assert_eq!(reason(&object), (Verdict::Unhealthy, "ClockSkewed"));
+        let judgement = look_at(Some(&object), &HealthPolicy::default());
+        let start = format!("Rook looked at Ceph {ahead} seconds from now");
+        assert!(judgement.message.starts_with(&start));
+    }
 }
 
 #[test]
