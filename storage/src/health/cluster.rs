@@ -8,11 +8,14 @@
 //! condition `Progressing=False` counts as well: it stays until a reconcile
 //! comes to its end.
 
+use std::collections::BTreeMap;
+
 use hypercloud_api::{HealthPolicy, WarningsPolicy};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{Judgement, changing, hopeless, is_observed, lacking, unhealthy, warned};
+use crate::device;
 use crate::object::Seen;
 use crate::{CEPH_CLUSTER, ROOK_CONFIRMATION, ROOK_NAMESPACE};
 
@@ -46,8 +49,8 @@ pub struct View<'a> {
     pub object: Option<&'a Value>,
     /// Names of other CephClusters in the namespace.
     pub others: Vec<String>,
-    /// OSDs that serve.
-    pub serving: usize,
+    /// OSDs that serve, by the hostname of their node.
+    pub serving: BTreeMap<String, usize>,
     /// Devices that Ceph was given.
     pub devices: usize,
     /// What HEALTH_WARN means.
@@ -89,7 +92,7 @@ fn by(view: &View<'_>, hard: &[&str]) -> Judgement {
     spoilt(object, view)
         .or_else(|| reconciled(object))
         .or_else(|| fresh(object, view.now))
-        .unwrap_or_else(|| said(object, view, hard).or_worse(devices(view)))
+        .unwrap_or_else(|| said(object, view, hard).or_worse(devices(object, view)))
 }
 
 /// What keeps Rook from doing anything for the cluster while its status goes
@@ -268,16 +271,36 @@ fn listed(checks: &[&(String, String)]) -> String {
 }
 
 /// Whether every device has an OSD that serves. Rook says Ready without one.
-fn devices(view: &View<'_>) -> Judgement {
+fn devices(object: &Value, view: &View<'_>) -> Judgement {
     if view.devices == 0 {
         return hopeless("NoDevices", "Ceph was given no device at all");
     }
-    if view.serving < view.devices {
-        let message = format!(
-            "{} of {} devices serve: the logs of the pods rook-ceph-osd-prepare-* and rook-ceph-osd-* in {ROOK_NAMESPACE} say what became of the others",
-            view.serving, view.devices
-        );
-        return lacking("OsdsMissing", message);
+    let serving: usize = view.serving.values().sum();
+    let hosts = hosts_lacking(object, view);
+    if serving >= view.devices && hosts.is_empty() {
+        return Judgement::healthy();
     }
-    Judgement::healthy()
+    let names = match hosts.as_slice() {
+        [] => String::new(),
+        hosts => format!(" ({})", hosts.join(", ")),
+    };
+    let message = format!(
+        "{serving} of {} devices serve{names}: the logs of the pods rook-ceph-osd-prepare-* and rook-ceph-osd-* in {ROOK_NAMESPACE} say what became of the others",
+        view.devices
+    );
+    lacking("OsdsMissing", message)
+}
+
+/// Nodes of which fewer OSDs serve than the CephCluster has devices there: one
+/// too many elsewhere makes up for none.
+fn hosts_lacking(object: &Value, view: &View<'_>) -> Vec<String> {
+    let mut given: BTreeMap<String, usize> = BTreeMap::new();
+    for (host, _) in device::in_cluster(object) {
+        *given.entry(host).or_default() += 1;
+    }
+    let of = |host: &str| view.serving.get(host).copied().unwrap_or(0);
+    let lacking = given.iter().filter(|(host, devices)| of(host) < **devices);
+    lacking
+        .map(|(host, devices)| format!("{} of {devices} on {host}", of(host)))
+        .collect()
 }
