@@ -421,11 +421,11 @@ impl<'a> Course<'a> {
         given.saturating_sub(self.before.removing.len())
     }
 
-    /// How Ceph is by the devices that it has.
+    /// How Ceph is by the devices that it has, for what takes daemons away.
     fn ceph_now(&self, known: &Known) -> Judgement {
         let default = hypercloud_api::HealthPolicy::default();
         let policy = self.view.resource.spec.storage.health.as_ref();
-        health::cluster::judge(&health::cluster::View {
+        health::cluster::gate(&health::cluster::View {
             object: self.view.seen.get(&cluster_key()),
             others: health::cluster::others(self.view.seen),
             serving: health::serving_osds(self.view.seen),

@@ -8,6 +8,8 @@ pub mod definition;
 pub mod resource;
 pub mod workload;
 
+use std::collections::BTreeMap;
+
 use hypercloud_api::HealthPolicy;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -220,12 +222,21 @@ fn daemons(seen: &Seen) -> impl Iterator<Item = &Value> {
         .filter(|object| object["metadata"]["labels"]["rook_cluster"] == ROOK_NAMESPACE)
 }
 
-/// How many OSDs have a pod that is available.
-pub(crate) fn serving_osds(seen: &Seen) -> usize {
-    daemons(seen)
+/// How many OSDs have a pod that is available, by the label
+/// `kubernetes.io/hostname` of their node.
+pub(crate) fn serving_osds(seen: &Seen) -> BTreeMap<String, usize> {
+    let mut serving = BTreeMap::new();
+    for osd in daemons(seen)
         .filter(|object| object["metadata"]["labels"]["app"] == "rook-ceph-osd")
         .filter(|object| object["status"]["availableReplicas"].as_i64() >= Some(1))
-        .count()
+    {
+        let place = &osd["spec"]["template"]["spec"]["nodeSelector"];
+        let host = place["kubernetes.io/hostname"].as_str();
+        *serving
+            .entry(host.unwrap_or_default().to_owned())
+            .or_default() += 1;
+    }
+    serving
 }
 
 /// Whether the status of an object speaks of its present generation.

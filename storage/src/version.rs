@@ -178,8 +178,10 @@ pub fn target(
     };
     let ceph = match (asked.and_then(|v| v.ceph.as_deref()), running.ceph) {
         (Some(text), _) => text.parse()?,
-        // With another Rook comes its Ceph; otherwise what runs stays.
+        // What runs stays: with another Rook goes another Ceph only where it
+        // does not take this one.
         (None, Some(running)) if asked.is_none_or(|v| v.rook.is_none()) => running,
+        (None, Some(running)) if rook.ceph.contains(&running) => running,
         (None, _) => rook.ceph[0],
     };
     if !rook.ceph.contains(&ceph) {

@@ -19,6 +19,14 @@ use serde::{Deserialize, Serialize};
     .message("failureDomain is settled when the storage is made"))]
 #[x_kube(validation = Rule::new("(has(self.dataDirHostPath) ? self.dataDirHostPath : '/var/lib/rook') == (has(oldSelf.dataDirHostPath) ? oldSelf.dataDirHostPath : '/var/lib/rook')")
     .message("dataDirHostPath is settled when the storage is made: the monitors' data is there"))]
+#[x_kube(validation = Rule::new("(has(self.network) && dyn(self.network) != null && has(self.network.hostNetwork) && self.network.hostNetwork == true) == (has(oldSelf.network) && dyn(oldSelf.network) != null && has(oldSelf.network.hostNetwork) && oldSelf.network.hostNetwork == true)")
+    .message("network.hostNetwork is settled when the storage is made: a Ceph that runs would not be found any more"))]
+#[x_kube(validation = Rule::new("(has(self.network) && dyn(self.network) != null && has(self.network.publicRanges)) == (has(oldSelf.network) && dyn(oldSelf.network) != null && has(oldSelf.network.publicRanges)) && (!(has(self.network) && dyn(self.network) != null && has(self.network.publicRanges)) || self.network.publicRanges == oldSelf.network.publicRanges)")
+    .message("network.publicRanges are settled when the storage is made: a Ceph that runs would not be found any more"))]
+#[x_kube(validation = Rule::new("(has(self.network) && dyn(self.network) != null && has(self.network.clusterRanges)) == (has(oldSelf.network) && dyn(oldSelf.network) != null && has(oldSelf.network.clusterRanges)) && (!(has(self.network) && dyn(self.network) != null && has(self.network.clusterRanges)) || self.network.clusterRanges == oldSelf.network.clusterRanges)")
+    .message("network.clusterRanges are settled when the storage is made: Ceph's devices would not find each other any more"))]
+#[x_kube(validation = Rule::new("(has(self.network) && dyn(self.network) != null && has(self.network.ipFamily) && self.network.ipFamily == 'IPv6') == (has(oldSelf.network) && dyn(oldSelf.network) != null && has(oldSelf.network.ipFamily) && oldSelf.network.ipFamily == 'IPv6')")
+    .message("network.ipFamily is settled when the storage is made: a Ceph that runs would not be found any more"))]
 #[serde(rename_all = "camelCase")]
 pub struct StorageCluster {
     /// How many copies of everything there are. Each goes to another node, or
@@ -57,7 +65,9 @@ pub struct StorageCluster {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthPolicy>,
 
-    /// How Ceph is reached, and how its daemons reach each other.
+    /// How Ceph is reached, and how its daemons reach each other. But for
+    /// `encryption`, `compression` and `requireMsgr2` it is settled when the
+    /// storage is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<StorageNetwork>,
 

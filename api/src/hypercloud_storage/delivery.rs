@@ -15,7 +15,8 @@ pub struct StorageVersions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), regex(pattern = r"^[0-9]+\.[0-9]+\.[0-9]+$"))]
     pub rook: Option<String>,
-    /// Ceph, as `20.2.4`; what goes with Rook where nothing is set.
+    /// Ceph, as `20.2.4`. Where nothing is set, what runs stays if Rook takes
+    /// it, and else goes to what Rook comes with.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), regex(pattern = r"^[0-9]+\.[0-9]+\.[0-9]+$"))]
     pub ceph: Option<String>,

@@ -8,17 +8,39 @@
 //! condition `Progressing=False` counts as well: it stays until a reconcile
 //! comes to its end.
 
+use std::collections::BTreeMap;
+
 use hypercloud_api::{HealthPolicy, WarningsPolicy};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{Judgement, changing, hopeless, is_observed, lacking, unhealthy, warned};
+use crate::device;
 use crate::object::Seen;
 use crate::{CEPH_CLUSTER, ROOK_CONFIRMATION, ROOK_NAMESPACE};
 
-/// How old Rook's last look at Ceph may be. It looks every 15 seconds, and a
-/// look may take as long.
+/// How old Rook's last look at Ceph may be, or how far ahead by clocks that
+/// differ. It looks every 15 seconds, and a look may take as long.
 const FRESH: SignedDuration = SignedDuration::from_secs(60);
+
+/// What no policy lets through: data is not read or written.
+const LOST: &[&str] = &["PG_AVAILABILITY"];
+
+/// What is not let through where daemons are taken away: data of which a copy
+/// is missing or bad, daemons that are down, and no room to make copies anew.
+const HARD: &[&str] = &[
+    "MON_DOWN",
+    "OSD_BACKFILLFULL",
+    "OSD_DOWN",
+    "OSD_FULL",
+    "OSD_HOST_DOWN",
+    "OSD_NEARFULL",
+    "PG_AVAILABILITY",
+    "PG_DAMAGED",
+    "PG_DEGRADED",
+    "POOL_FULL",
+    "SLOW_OPS",
+];
 
 /// What is seen of Ceph.
 #[derive(Clone, Debug)]
@@ -27,8 +49,8 @@ pub struct View<'a> {
     pub object: Option<&'a Value>,
     /// Names of other CephClusters in the namespace.
     pub others: Vec<String>,
-    /// OSDs that serve.
-    pub serving: usize,
+    /// OSDs that serve, by the hostname of their node.
+    pub serving: BTreeMap<String, usize>,
     /// Devices that Ceph was given.
     pub devices: usize,
     /// What HEALTH_WARN means.
@@ -51,6 +73,18 @@ pub fn others(seen: &Seen) -> Vec<String> {
 /// How Ceph is.
 #[must_use]
 pub fn judge(view: &View<'_>) -> Judgement {
+    by(view, LOST)
+}
+
+/// How Ceph is for an upgrade or for a device that is given up, which take
+/// daemons away: some warnings are not for the policy then.
+#[must_use]
+pub fn gate(view: &View<'_>) -> Judgement {
+    by(view, HARD)
+}
+
+/// How Ceph is, where no policy lets these checks through.
+fn by(view: &View<'_>, hard: &[&str]) -> Judgement {
     let Some(object) = view.object else {
         let message = "the CephCluster is gone, and the data of Ceph still on its devices (status.devices): it is not made anew, which would begin an empty Ceph; restore it as Rook's documentation on disaster recovery says";
         return hopeless("CephClusterMissing", message);
@@ -58,7 +92,7 @@ pub fn judge(view: &View<'_>) -> Judgement {
     spoilt(object, view)
         .or_else(|| reconciled(object))
         .or_else(|| fresh(object, view.now))
-        .unwrap_or_else(|| said(object, view).or_worse(devices(view)))
+        .unwrap_or_else(|| said(object, view, hard).or_worse(devices(object, view)))
 }
 
 /// What keeps Rook from doing anything for the cluster while its status goes
@@ -146,6 +180,15 @@ fn fresh(object: &Value, now: Timestamp) -> Option<Judgement> {
         .parse::<Timestamp>()
         .map(|checked| now.duration_since(checked));
     match age {
+        // A look to come would be fresh for as long as it is one, whatever
+        // becomes of Rook.
+        Ok(age) if age < -FRESH => {
+            let message = format!(
+                "Rook looked at Ceph {} seconds from now: the clock of the coordinator's node is slow, or that of the node of rook-ceph-operator is fast; put it right",
+                age.as_secs().saturating_neg()
+            );
+            Some(unhealthy("ClockSkewed", message))
+        }
         Ok(age) if age <= FRESH => None,
         Ok(age) => {
             let message = format!(
@@ -162,16 +205,17 @@ fn fresh(object: &Value, now: Timestamp) -> Option<Judgement> {
 }
 
 /// What Ceph said.
-fn said(object: &Value, view: &View<'_>) -> Judgement {
+fn said(object: &Value, view: &View<'_>, hard: &[&str]) -> Judgement {
     let ceph = &object["status"]["ceph"];
     let health = ceph["health"].as_str().unwrap_or_default();
     let checks = checks(&ceph["details"]);
     match health {
         "HEALTH_OK" => Judgement::healthy(),
         "HEALTH_WARN" => {
+            let is_hard = |name: &str| hard.contains(&name);
             let matters: Vec<&(String, String)> = checks
                 .iter()
-                .filter(|(name, _)| !view.policy.ignore.contains(name))
+                .filter(|(name, _)| is_hard(name) || !view.policy.ignore.contains(name))
                 .collect();
             // A warning that names no check is one all the same.
             if matters.is_empty() && !checks.is_empty() {
@@ -179,6 +223,7 @@ fn said(object: &Value, view: &View<'_>) -> Judgement {
             }
             let message = format!("Ceph warns: {}", listed(&matters));
             match view.policy.warnings.unwrap_or_default() {
+                _ if matters.iter().any(|(name, _)| is_hard(name)) => lacking("CephWarns", message),
                 WarningsPolicy::Tolerate => warned("CephWarns", message),
                 WarningsPolicy::Refuse => lacking("CephWarns", message),
             }
@@ -226,16 +271,36 @@ fn listed(checks: &[&(String, String)]) -> String {
 }
 
 /// Whether every device has an OSD that serves. Rook says Ready without one.
-fn devices(view: &View<'_>) -> Judgement {
+fn devices(object: &Value, view: &View<'_>) -> Judgement {
     if view.devices == 0 {
         return hopeless("NoDevices", "Ceph was given no device at all");
     }
-    if view.serving < view.devices {
-        let message = format!(
-            "{} of {} devices serve: the logs of the pods rook-ceph-osd-prepare-* and rook-ceph-osd-* in {ROOK_NAMESPACE} say what became of the others",
-            view.serving, view.devices
-        );
-        return lacking("OsdsMissing", message);
+    let serving: usize = view.serving.values().sum();
+    let hosts = hosts_lacking(object, view);
+    if serving >= view.devices && hosts.is_empty() {
+        return Judgement::healthy();
     }
-    Judgement::healthy()
+    let names = match hosts.as_slice() {
+        [] => String::new(),
+        hosts => format!(" ({})", hosts.join(", ")),
+    };
+    let message = format!(
+        "{serving} of {} devices serve{names}: the logs of the pods rook-ceph-osd-prepare-* and rook-ceph-osd-* in {ROOK_NAMESPACE} say what became of the others",
+        view.devices
+    );
+    lacking("OsdsMissing", message)
+}
+
+/// Nodes of which fewer OSDs serve than the CephCluster has devices there: one
+/// too many elsewhere makes up for none.
+fn hosts_lacking(object: &Value, view: &View<'_>) -> Vec<String> {
+    let mut given: BTreeMap<String, usize> = BTreeMap::new();
+    for (host, _) in device::in_cluster(object) {
+        *given.entry(host).or_default() += 1;
+    }
+    let of = |host: &str| view.serving.get(host).copied().unwrap_or(0);
+    let lacking = given.iter().filter(|(host, devices)| of(host) < **devices);
+    lacking
+        .map(|(host, devices)| format!("{} of {devices} on {host}", of(host)))
+        .collect()
 }

@@ -1,6 +1,7 @@
 //! Every trap of Rook's statuses, and what is seen of the other components.
 
-use hypercloud_api::WarningsPolicy;
+mod warnings;
+
 use serde_json::json;
 
 use super::cluster::{View, judge};
@@ -14,6 +15,14 @@ fn now() -> Timestamp {
 
 fn ago(seconds: i64) -> String {
     Timestamp::from_second(NOW - seconds).unwrap().to_string()
+}
+
+/// OSDs that serve, by node.
+fn on(hosts: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    let hosts = hosts.iter();
+    hosts
+        .map(|(host, osds)| ((*host).to_owned(), *osds))
+        .collect()
 }
 
 /// A CephCluster that is well.
@@ -42,7 +51,7 @@ fn look_at(object: Option<&Value>, policy: &HealthPolicy) -> Judgement {
     judge(&View {
         object,
         others: Vec::new(),
-        serving: 3,
+        serving: on(&[("a", 3)]),
         devices: 3,
         policy,
         now: now(),
@@ -99,7 +108,7 @@ fn trap_no_device_at_all_ends_ready() {
     let mut view = View {
         object: Some(&object),
         others: Vec::new(),
-        serving: 0,
+        serving: on(&[]),
         devices: 3,
         policy: &policy,
         now: now(),
@@ -110,8 +119,57 @@ fn trap_no_device_at_all_ends_ready() {
     view.devices = 0;
     assert_eq!(judge(&view).verdict, Verdict::Hopeless);
     view.devices = 4;
-    view.serving = 3;
+    view.serving = on(&[("a", 3)]);
     assert_eq!(judge(&view).reason, "OsdsMissing");
+}
+
+#[test]
+fn trap_an_osd_too_many_hides_none_that_is_missing() {
+    let object = with(|o| {
+        let devices = |names: &[&str]| names.iter().map(|n| json!({"name": n})).collect::<Value>();
+        o["spec"]["storage"]["nodes"] = json!([
+            {"name": "a", "devices": devices(&["x", "y"])},
+            {"name": "b", "devices": devices(&["z"])}]);
+    });
+    let of = |serving: &[(&str, usize)]| {
+        judge(&View {
+            object: Some(&object),
+            others: Vec::new(),
+            serving: on(serving),
+            devices: 3,
+            policy: &HealthPolicy::default(),
+            now: now(),
+        })
+    };
+    assert_eq!(of(&[("a", 2), ("b", 1)]).verdict, Verdict::Healthy);
+    assert_eq!(
+        of(&[("a", 2), ("b", 1), ("c", 1)]).verdict,
+        Verdict::Healthy
+    );
+    let judgement = of(&[("a", 1), ("b", 2)]);
+    assert_eq!(judgement.reason, "OsdsMissing");
+    let start = "3 of 3 devices serve (1 of 2 on a): ";
+    assert!(
+        judgement.message.starts_with(start),
+        "{}",
+        judgement.message
+    );
+    // One that is nowhere is nobody's.
+    let judgement = of(&[("a", 2), ("", 1)]);
+    assert!(judgement.message.contains("(0 of 1 on b)"));
+}
+
+#[test]
+fn osds_are_counted_where_they_are() {
+    let osd = |name: &str, host: &str, available: i64| {
+        json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": "rook-ceph",
+                "labels": {"rook_cluster": "rook-ceph", "app": "rook-ceph-osd"}},
+            "spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": host}}}},
+            "status": {"availableReplicas": available}})
+    };
+    let seen = Seen::from_iter([osd("0", "a", 1), osd("1", "a", 1), osd("2", "b", 0)]);
+    assert_eq!(serving_osds(&seen), on(&[("a", 2)]));
 }
 
 #[test]
@@ -122,7 +180,7 @@ fn trap_a_second_cluster_leaves_the_status_empty() {
     let judgement = judge(&View {
         object: Some(object),
         others: cluster::others(&seen),
-        serving: 0,
+        serving: on(&[]),
         devices: 3,
         policy: &HealthPolicy::default(),
         now: now(),
@@ -179,9 +237,22 @@ fn trap_an_old_look_says_nothing() {
     }
     let object = with(|o| o["status"]["ceph"] = json!({}));
     assert_eq!(reason(&object).1, "CephUnseen");
+}
+
+#[test]
+fn trap_a_look_to_come_stays_fresh() {
     // Clocks differ a little.
-    let object = with(|o| o["status"]["ceph"]["lastChecked"] = json!(ago(-5)));
-    assert_eq!(reason(&object).0, Verdict::Healthy);
+    for ahead in [5, 60] {
+        let object = with(|o| o["status"]["ceph"]["lastChecked"] = json!(ago(-ahead)));
+        assert_eq!(reason(&object).0, Verdict::Healthy);
+    }
+    for ahead in [61, 3600] {
+        let object = with(|o| o["status"]["ceph"]["lastChecked"] = json!(ago(-ahead)));
+        assert_eq!(reason(&object), (Verdict::Unhealthy, "ClockSkewed"));
+        let judgement = look_at(Some(&object), &HealthPolicy::default());
+        let start = format!("Rook looked at Ceph {ahead} seconds from now");
+        assert!(judgement.message.starts_with(&start));
+    }
 }
 
 #[test]
@@ -208,30 +279,6 @@ fn phases_and_states_that_mean_nothing_are_not_healthy() {
     assert_eq!(reason(&object).1, "CephHealthUnknown");
     let object = with(|o| o["status"]["phase"] = json!("Progressing"));
     assert_eq!(reason(&object).0, Verdict::Changing);
-}
-
-#[test]
-fn warnings_are_what_the_policy_makes_of_them() {
-    let object = with(|o| {
-        o["status"]["ceph"]["health"] = json!("HEALTH_WARN");
-        o["status"]["ceph"]["details"] = json!({
-            "MON_DISK_LOW": {"severity": "HEALTH_WARN", "message": "mon a is low"},
-            "OSD_DOWN": {"severity": "HEALTH_WARN", "message": "1 osds down"}});
-    });
-    let mut policy = HealthPolicy::default();
-    assert_eq!(look_at(Some(&object), &policy).verdict, Verdict::Lacking);
-    policy.warnings = Some(WarningsPolicy::Tolerate);
-    let judgement = look_at(Some(&object), &policy);
-    assert_eq!(judgement.verdict, Verdict::Warned);
-    assert!(judgement.message.contains("OSD_DOWN (1 osds down)"));
-    policy.ignore = vec!["MON_DISK_LOW".into()];
-    let judgement = look_at(Some(&object), &policy);
-    assert!(!judgement.message.contains("MON_DISK_LOW"));
-    policy.ignore.push("OSD_DOWN".into());
-    assert_eq!(look_at(Some(&object), &policy).verdict, Verdict::Healthy);
-    // One that names nothing is not let through by names.
-    let bare = with(|o| o["status"]["ceph"]["health"] = json!("HEALTH_WARN"));
-    assert_eq!(look_at(Some(&bare), &policy).verdict, Verdict::Warned);
 }
 
 fn deployment(status: Value) -> Value {

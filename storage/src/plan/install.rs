@@ -35,7 +35,7 @@ pub struct Step {
 /// What the look says beside the components.
 #[derive(Clone, Copy, Debug)]
 pub struct Gate<'a> {
-    /// How Ceph is.
+    /// How Ceph is for what takes daemons away.
     pub ceph: &'a Judgement,
     /// What keeps a CephCluster from being made: devices that are not
     /// settled.

@@ -52,7 +52,8 @@ pub struct RookRelease {
     pub version: Version,
     /// The oldest and the newest Kubernetes that it is for.
     pub kubernetes: (KubernetesVersion, KubernetesVersion),
-    /// Versions of Ceph; the first is installed where none is named.
+    /// Versions of Ceph; the first is installed where none is named, and none
+    /// of them runs.
     pub ceph: &'static [Version],
     /// The snapshot controller.
     pub snapshotter: Version,

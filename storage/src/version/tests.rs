@@ -47,12 +47,20 @@ fn the_newest_is_installed_and_what_runs_stays() {
 }
 
 #[test]
-fn ceph_goes_with_rook_unless_it_is_named() {
-    let both = target(&spec(Some(NEW.0), None), running(OLD.0, OLD.1), None).unwrap();
-    assert_eq!(both.ceph, Version::new(20, 2, 4));
-    let rook_only = spec(Some(NEW.0), Some(OLD.1));
-    let only = target(&rook_only, running(OLD.0, OLD.1), None).unwrap();
-    assert_eq!(only.ceph, Version::new(19, 2, 6));
+fn ceph_stays_with_a_rook_that_takes_it_unless_it_is_named() {
+    let ceph = |spec, running| target(&spec, running, None).unwrap().ceph;
+    let rook_only = || spec(Some(NEW.0), None);
+    // The newest is first in the list, and nobody asked for it.
+    for rook in [OLD.0, NEW.0] {
+        let kept = ceph(rook_only(), running(rook, OLD.1));
+        assert_eq!(kept, Version::new(19, 2, 6));
+    }
+    let both = spec(Some(NEW.0), Some(NEW.1));
+    assert_eq!(ceph(both, running(OLD.0, OLD.1)), Version::new(20, 2, 4));
+    // One that the release does not take goes to the first that it does.
+    for unlisted in [running(OLD.0, "19.2.5"), Running::default()] {
+        assert_eq!(ceph(rook_only(), unlisted), Version::new(20, 2, 4));
+    }
     let refused = target(&spec(Some(OLD.0), Some(NEW.1)), Running::default(), None).unwrap_err();
     assert_eq!(refused.reason(), "VersionUnsupported");
     assert_eq!(

@@ -210,7 +210,7 @@ impl World {
             .cloned()
             .collect();
         gone.iter().for_each(|key| self.seen.remove(key));
-        for number in self.osds.iter().map(|osd| osd.id) {
+        for (number, host) in self.osds.iter().map(|osd| (osd.id, &osd.hostname)) {
             let key = app(&format!("rook-ceph-osd-{number}"));
             let labels = json!({"rook_cluster": NS, "app": "rook-ceph-osd",
                                 "rook-version": rook, "ceph-version": format!("{ceph}-0")});
@@ -221,7 +221,8 @@ impl World {
             self.seen
                 .insert(json!({"apiVersion": "apps/v1", "kind": "Deployment",
                 "metadata": {"name": key.name, "namespace": NS, "labels": labels},
-                "spec": {"replicas": 1}}));
+                "spec": {"replicas": 1, "template": {"spec": {
+                    "nodeSelector": {"kubernetes.io/hostname": host}}}}}));
             return false;
         }
         true

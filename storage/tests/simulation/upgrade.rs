@@ -33,6 +33,24 @@ fn an_upgrade_goes_in_order() {
 }
 
 #[test]
+fn an_upgrade_of_rook_alone_leaves_ceph() {
+    let mut world = installed(OLD);
+    world.log.clear();
+    let rook = hypercloud_api::StorageVersions {
+        rook: Some(NEW.to_owned()),
+        ceph: None,
+    };
+    world.change(|s| s.versions = Some(rook));
+    until(&mut world, StorageState::Upgrading);
+    until(&mut world, StorageState::Ok);
+    let versions = world.resource.status.clone().unwrap().versions.unwrap();
+    assert_eq!(versions.rook.as_deref(), Some(NEW));
+    assert_eq!(versions.ceph.as_deref(), Some("19.2.6"));
+    let another = world.log.iter().any(|line| line.contains("ceph/ceph:v20"));
+    assert!(!another, "{:?}", world.log);
+}
+
+#[test]
 fn no_upgrade_of_a_sick_ceph_begins_and_none_goes_back() {
     let mut world = installed(OLD);
     world.trouble = Trouble::HealthErr;

@@ -59,6 +59,14 @@ pub struct World {
     disks: BTreeMap<String, Vec<String>>,
 }
 
+fn ceph(rook: &str) -> &'static str {
+    match rook {
+        "1.20.6" => "20.2.4",
+        _ => "19.2.6",
+    }
+}
+
+/// A storage of this Rook, with the newest Ceph that goes with it.
 pub fn spec(rook: &str, hosts: &[&str]) -> HyperCloudStorageSpec {
     let nodes: Vec<Value> = hosts
         .iter()
@@ -69,7 +77,7 @@ pub fn spec(rook: &str, hosts: &[&str]) -> HyperCloudStorageSpec {
         storage: serde_json::from_value(storage).unwrap(),
         versions: Some(StorageVersions {
             rook: Some(rook.to_owned()),
-            ceph: None,
+            ceph: Some(ceph(rook).to_owned()),
         }),
         ..Default::default()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use e2e::storage::coordinator::Coordinator;
-use e2e::storage::ground::{FORMER, Ground, NEWEST};
+use e2e::storage::ground::{FORMER, Ground, NEWEST, NEWEST_CEPH};
 use e2e::storage::objects::all;
 use e2e::storage::{self, LIMIT, orders};
 use e2e::wait::{until, when};
@@ -60,7 +60,7 @@ async fn life(
 
     // One daemon after another, slowly: there is something to meet.
     orders::give(cluster, &[("pace", "2000")]).await?;
-    spec["versions"] = json!({"rook": NEWEST});
+    spec["versions"] = json!({"rook": NEWEST, "ceph": NEWEST_CEPH});
     storage::set(cluster, &spec).await?;
     killed(ground, own, points, Some(NEWEST)).await?;
 

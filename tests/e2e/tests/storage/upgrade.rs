@@ -38,7 +38,7 @@ pub async fn goes_in_order_while_ceph_is_healthy(ground: &Ground) -> anyhow::Res
     // Ceph is not well, so nothing begins.
     orders::give(cluster, &[("health", "HEALTH_WARN"), ("pace", "150")]).await?;
     storage::fails(cluster, "CephWarns", NOTICED).await?;
-    spec["versions"] = json!({"rook": NEWEST});
+    spec["versions"] = json!({"rook": NEWEST, "ceph": NEWEST_CEPH});
     spec["manifests"] = ground.mirror.spec();
     storage::set(cluster, &spec).await?;
     storage::becomes(cluster, "waits with the upgrade", NOTICED, |status| {

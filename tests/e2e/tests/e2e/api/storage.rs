@@ -3,6 +3,8 @@
 //! They are met on a definition with the same schema in a group of the test's
 //! own, so that nothing is installed, and no webhook asked.
 
+mod network;
+
 use super::*;
 use e2e::wait::{until, when};
 use hypercloud_api::HyperCloudStorage;
@@ -374,6 +376,31 @@ async fn what_is_settled_stays() -> anyhow::Result<()> {
         ),
         (
             json!({"storage": {"dataDirHostPath": "/var/lib/rook"}}),
+            None,
+        ),
+        (
+            json!({"storage": {"network": {"hostNetwork": true}}}),
+            Some("network.hostNetwork is settled"),
+        ),
+        (
+            json!({"storage": {"network": {"hostNetwork": true, "publicRanges": ["10.1.0.0/16"]}}}),
+            Some("network.publicRanges are settled"),
+        ),
+        (
+            json!({"storage": {"network": {"hostNetwork": true, "clusterRanges": ["10.1.0.0/16"]}}}),
+            Some("network.clusterRanges are settled"),
+        ),
+        (
+            json!({"storage": {"network": {"ipFamily": "IPv6"}}}),
+            Some("network.ipFamily is settled"),
+        ),
+        (
+            json!({"storage": {"network": {"hostNetwork": false, "ipFamily": "IPv4"}}}),
+            None,
+        ),
+        (
+            json!({"storage": {"network": {"encryption": true, "compression": true,
+                "requireMsgr2": true}}}),
             None,
         ),
         (json!({"storage": {"nodes": nodes(4), "mons": 3}}), None),
