@@ -52,4 +52,13 @@ impl Policy {
         policy.kinds.extend([Kind::LogicalVolume, Kind::Loop]);
         policy
     }
+
+    /// The same policy on a node whose kubelet has its directory at `root`.
+    #[must_use]
+    pub fn with_kubelet(mut self, root: &str) -> Self {
+        if !self.system_paths.iter().any(|path| path == root) {
+            self.system_paths.push(root.to_owned());
+        }
+        self
+    }
 }

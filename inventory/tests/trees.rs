@@ -77,6 +77,16 @@ fn the_kubelets_file_system_is_the_systems() {
         codes(&machine.inventory(), "sdb"),
         ["BacksSystem", "Mounted"]
     );
+    // Wherever it has its directory.
+    let machine = Machine::new();
+    machine.sata("sdb", "8:16", "2");
+    machine.mounted("30 1 8:16 / /data rw - xfs /dev/sdb rw");
+    assert_eq!(codes(&machine.inventory(), "sdb"), ["Mounted"]);
+    let policy = Policy::default().with_kubelet("/data/kubelet");
+    assert_eq!(
+        codes(&machine.inventory_by(&policy), "sdb"),
+        ["BacksSystem", "Mounted"]
+    );
 }
 
 #[test]

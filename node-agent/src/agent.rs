@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use hypercloud_inventory::Tree;
+use hypercloud_inventory::{Policy, Tree};
 use hypercloud_transfer::{AddressPolicy, Options, ProxySettings, give_memory_back};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -89,7 +89,8 @@ async fn serve(options: ServeOptions) -> anyhow::Result<()> {
     }
 
     let tree = Tree::live_below(options.host_root);
-    let devices = Devices::start(tree, &options.state_dir.join("devices"))
+    let policy = Policy::default().with_kubelet(&options.kubelet_root.to_string_lossy());
+    let devices = Devices::start(tree, policy, &options.state_dir.join("devices"))
         .context("the node's devices cannot be watched")?;
     let stop = CancellationToken::new();
     let (ready, is_ready) = watch::channel(false);

@@ -14,7 +14,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use hypercloud_inventory::Tree;
+use hypercloud_inventory::{Policy, Tree};
 
 use self::board::DeviceBoard;
 use self::cleaning::Cleaner;
@@ -33,13 +33,14 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Begins to watch the devices of the node whose files are in `tree`; which
-    /// orders were begun is kept in the folder `state`.
+    /// Begins to watch the devices of the node whose files are in `tree`, and
+    /// judges them by `policy`; which orders were begun is kept in the folder
+    /// `state`.
     ///
     /// # Errors
     /// There is no thread or descriptor to watch with, or no such folder.
-    pub fn start(tree: Tree, state: &Path) -> io::Result<Self> {
-        let eyes = Arc::new(Eyes::new(tree));
+    pub fn start(tree: Tree, policy: Policy, state: &Path) -> io::Result<Self> {
+        let eyes = Arc::new(Eyes::new(tree, policy));
         let board = DeviceBoard::default();
         let watching = Watching::start(Arc::clone(&eyes), board.clone())?;
         Ok(Self {

@@ -1,9 +1,9 @@
-//! The templates of the Helm chart, made from the kustomize base: what is
-//! installed is written once.
+//! The templates of the Helm chart, made from the kustomize base and the
+//! component for monitoring: what is installed is written once.
 //!
-//! Each file that the base names becomes a template of its own. Values that a
+//! Each file that these name becomes a template of its own. Values that a
 //! chart's user decides are put in at the places that [`slots`] lists, and a
-//! place that is not there any more is an error; all else is as in the base.
+//! place that is not there any more is an error; all else is as it is there.
 
 mod slots;
 
@@ -19,15 +19,19 @@ use slots::{SLOTS, Slot};
 
 /// Where the objects are written.
 const BASE: &str = "manifests/base";
+/// Where those of a part are that is there under a condition.
+const MONITORING: &str = "manifests/components/monitoring";
 /// Where what is made of them goes; nothing else lives there.
 pub const TEMPLATES: &str = "manifests/helm/hypercloud-storage/templates/base";
 
-/// Beginnings of files in the base whose objects are there under a condition.
+/// Beginnings of files whose objects are there under a condition.
 const CONDITIONS: &[(&str, &str)] = &[
     ("namespace.yaml", ".Values.namespace.create"),
     ("crds/", ".Values.crds.install"),
     ("user-rbac.yaml", ".Values.userRoles.create"),
     ("coordinator-storage-rbac.yaml", ".Values.storage.allowed"),
+    ("pod-monitor.yaml", ".Values.monitoring.enabled"),
+    ("alerts.yaml", ".Values.monitoring.enabled"),
 ];
 
 /// Kinds that stay when the release goes: with them all of their objects, and
@@ -42,6 +46,7 @@ struct Kustomization {
     _api_version: String,
     #[serde(rename = "kind")]
     _kind: String,
+    #[serde(default)]
     labels: Vec<Labels>,
     resources: Vec<String>,
 }
@@ -55,22 +60,25 @@ struct Labels {
 
 /// The templates by their paths below `root`.
 pub fn templates(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, String>> {
-    let base = root.join(BASE);
-    let text = fs::read_to_string(base.join("kustomization.yaml"))?;
-    let kustomization: Kustomization = serde_yaml::from_str(&text)
-        .context("manifests/base/kustomization.yaml says what the chart does not know")?;
     let mut files = BTreeMap::new();
     let mut filled = vec![false; SLOTS.len()];
-    for name in &kustomization.resources {
-        let text = fs::read_to_string(base.join(name)).with_context(|| format!("read {name}"))?;
-        let content = template(name, &text, &kustomization.labels, &mut filled)
-            .with_context(|| format!("a template of {name}"))?;
-        let file = name.rsplit('/').next().unwrap_or(name);
-        files.insert(Path::new(TEMPLATES).join(file), content);
+    for folder in [BASE, MONITORING] {
+        let text = fs::read_to_string(root.join(folder).join("kustomization.yaml"))?;
+        let kustomization: Kustomization = serde_yaml::from_str(&text).with_context(|| {
+            format!("{folder}/kustomization.yaml says what the chart does not know")
+        })?;
+        for name in &kustomization.resources {
+            let path = root.join(folder).join(name);
+            let text = fs::read_to_string(&path).with_context(|| format!("read {name}"))?;
+            let content = template(name, &text, &kustomization.labels, &mut filled)
+                .with_context(|| format!("a template of {name}"))?;
+            let file = name.rsplit('/').next().unwrap_or(name);
+            files.insert(Path::new(TEMPLATES).join(file), content);
+        }
     }
     let mut slots = SLOTS.iter().zip(&filled);
     if let Some((slot, _)) = slots.find(|(_, filled)| !**filled) {
-        bail!("{BASE} has no {} {}", slot.kind, slot.name);
+        bail!("there is no {} {}", slot.kind, slot.name);
     }
     Ok(files)
 }
@@ -221,6 +229,11 @@ mod tests {
         let deployment = &templates[&Path::new(TEMPLATES).join("coordinator.yaml")];
         assert!(!deployment.contains("SLOT"), "{deployment}");
         assert!(deployment.contains("{{ include \"hypercloud-storage.image\""));
+        let alerts = &templates[&Path::new(TEMPLATES).join("alerts.yaml")];
+        assert!(
+            alerts.contains("{{- if .Values.monitoring.enabled }}"),
+            "{alerts}"
+        );
         assert!(templates.len() >= 12, "{}", templates.len());
     }
 
@@ -236,5 +249,27 @@ mod tests {
         let chart: Value = serde_yaml::from_str(&fs::read_to_string(path).unwrap()).unwrap();
         assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
         assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+        let containers = fs::read_to_string(root().join("Containerfile")).unwrap();
+        let label = concat!("image.version=\"", env!("CARGO_PKG_VERSION"), "\"");
+        assert!(containers.contains(label), "the images have no {label}");
+    }
+
+    #[test]
+    fn every_group_of_values_is_in_the_schema_and_in_the_chart_s_readme() {
+        let read = |name| {
+            let chart = root().join("manifests/helm/hypercloud-storage");
+            fs::read_to_string(chart.join(name)).unwrap()
+        };
+        let values: Mapping = serde_yaml::from_str(&read("values.yaml")).unwrap();
+        let schema: Value = serde_yaml::from_str(&read("values.schema.json")).unwrap();
+        let readme = read("README.md");
+        for (name, group) in values {
+            let name = name.as_str().unwrap();
+            assert!(readme.contains(&format!("| `{name}")), "{name}");
+            let known = &schema["properties"][name]["properties"];
+            for (key, _) in group.as_mapping().into_iter().flatten() {
+                assert!(!known[key].is_null(), "the schema has no {name}.{key:?}");
+            }
+        }
     }
 }

@@ -38,10 +38,10 @@ pub(super) struct Sight {
 }
 
 impl Eyes {
-    pub(super) fn new(tree: Tree) -> Self {
+    pub(super) fn new(tree: Tree, policy: Policy) -> Self {
         Self {
             tree,
-            policy: Policy::default(),
+            policy,
             probers: Mutex::new(Probers {
                 quick: Prober::new(SignatureSource::UdevFirst),
                 close: Prober::new(SignatureSource::Device),

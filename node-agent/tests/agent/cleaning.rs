@@ -47,7 +47,8 @@ async fn clean(disk: &Disk, meant: Meant) -> Result<Cleaned, Failure> {
 }
 
 fn start(disk: &Disk) -> Devices {
-    Devices::start(disk.tree(), &disk.dir.path().join("state")).unwrap()
+    let state = disk.dir.path().join("state");
+    Devices::start(disk.tree(), Policy::default(), &state).unwrap()
 }
 
 /// Cleans a disk that carries something, and says what was removed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hypercloud_inventory::Tree;
+use hypercloud_inventory::{Policy, Tree};
 use hypercloud_proto::agent::v1 as proto;
 use node_agent::devices::Devices;
 use node_agent::engine::{
@@ -117,7 +117,7 @@ impl Agent {
         let (jobs, _) =
             Jobs::open(&place.path().join("jobs"), Arc::new(Barren), volumes, 2).unwrap();
         let node = Node::this("node-1".into()).unwrap();
-        let devices = Devices::start(tree, place.path()).unwrap();
+        let devices = Devices::start(tree, Policy::default(), place.path()).unwrap();
         let service = AgentService::new(node, jobs.clone(), Arc::new(Barren), devices);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -292,7 +292,12 @@ async fn certificates_may_come_late() {
         Node::this("node-2".into()).unwrap(),
         agent.jobs.clone(),
         Arc::new(Barren),
-        Devices::start(Tree::recorded(place.path()), place.path()).unwrap(),
+        Devices::start(
+            Tree::recorded(place.path()),
+            Policy::default(),
+            place.path(),
+        )
+        .unwrap(),
     );
     let (ready, mut is_ready) = watch::channel(false);
     let look_every = Duration::from_millis(20);

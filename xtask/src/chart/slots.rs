@@ -19,11 +19,13 @@ enum Fill {
     Value(&'static str),
     /// One more entry of a map, where the value is not empty.
     Entry(&'static str, &'static str),
+    /// More entries of a map, which are those of the value.
+    Entries(&'static str),
     /// More entries of a list, which a named template makes.
     Items(&'static str),
 }
 
-use Fill::{Entry, Items, Value as Put};
+use Fill::{Entries, Entry, Items, Value as Put};
 
 /// Every place.
 pub const SLOTS: &[Slot] = &[
@@ -33,8 +35,20 @@ pub const SLOTS: &[Slot] = &[
         Entry("imagePullSecrets", ".Values.image.pullSecrets"),
     ),
     coordinator(
-        "spec/template/spec",
-        Entry("nodeSelector", ".Values.coordinator.nodeSelector"),
+        "spec/template/metadata/labels",
+        Entries(".Values.coordinator.podLabels"),
+    ),
+    coordinator(
+        "spec/template/metadata",
+        Entry("annotations", ".Values.coordinator.podAnnotations"),
+    ),
+    coordinator(
+        "spec/template/spec/priorityClassName",
+        Put(".Values.coordinator.priorityClassName | quote"),
+    ),
+    coordinator(
+        "spec/template/spec/nodeSelector",
+        Put("toJson .Values.coordinator.nodeSelector"),
     ),
     coordinator(
         "spec/template/spec",
@@ -77,8 +91,20 @@ pub const SLOTS: &[Slot] = &[
         Entry("imagePullSecrets", ".Values.image.pullSecrets"),
     ),
     agent(
-        "spec/template/spec",
-        Entry("nodeSelector", ".Values.agents.nodeSelector"),
+        "spec/template/metadata/labels",
+        Entries(".Values.agents.podLabels"),
+    ),
+    agent(
+        "spec/template/metadata",
+        Entry("annotations", ".Values.agents.podAnnotations"),
+    ),
+    agent(
+        "spec/template/spec/priorityClassName",
+        Put(".Values.agents.priorityClassName | quote"),
+    ),
+    agent(
+        "spec/template/spec/nodeSelector",
+        Put("toJson .Values.agents.nodeSelector"),
     ),
     agent(
         "spec/template/spec",
@@ -97,6 +123,22 @@ pub const SLOTS: &[Slot] = &[
         Put(".Values.image.pullPolicy"),
     ),
     agent(
+        "spec/updateStrategy/rollingUpdate/maxUnavailable",
+        Put("toJson .Values.agents.maxUnavailable"),
+    ),
+    agent(
+        "spec/template/spec/containers/node-agent/env/KUBELET_ROOT/value",
+        Put(".Values.agents.kubeletRoot | quote"),
+    ),
+    agent(
+        "spec/template/spec/containers/node-agent/volumeMounts/kubelet/mountPath",
+        Put(".Values.agents.kubeletRoot | quote"),
+    ),
+    agent(
+        "spec/template/spec/volumes/kubelet/hostPath/path",
+        Put(".Values.agents.kubeletRoot | quote"),
+    ),
+    agent(
         "spec/template/spec/containers/node-agent/env",
         Items("hypercloud-storage.agent-env"),
     ),
@@ -104,6 +146,8 @@ pub const SLOTS: &[Slot] = &[
         "spec/template/spec/containers/node-agent/resources",
         Put("toJson .Values.agents.resources"),
     ),
+    monitoring("PodMonitor"),
+    monitoring("PrometheusRule"),
 ];
 
 const fn coordinator(place: &'static str, fill: Fill) -> Slot {
@@ -124,6 +168,16 @@ const fn agent(place: &'static str, fill: Fill) -> Slot {
     }
 }
 
+/// A Prometheus selects its monitors and rules by their labels.
+const fn monitoring(kind: &'static str) -> Slot {
+    Slot {
+        kind,
+        name: "hypercloud-storage",
+        place: "metadata/labels",
+        fill: Entries(".Values.monitoring.labels"),
+    }
+}
+
 impl Slot {
     /// Puts `mark` where the slot is in `object`.
     pub fn mark(&self, object: &mut Value, mark: &str) -> anyhow::Result<()> {
@@ -138,6 +192,10 @@ impl Slot {
                 if map.contains_key(key) {
                     bail!("{key} is there already: let it be a value that is put in its place");
                 }
+                map.insert(mark.into(), Value::Null);
+            }
+            Entries(_) => {
+                let map = place.as_mapping_mut().context("not a map")?;
                 map.insert(mark.into(), Value::Null);
             }
             Items(_) => place
@@ -156,6 +214,9 @@ impl Slot {
             Put(action) => line.replace(mark, &format!("{{{{ {action} }}}}")),
             Entry(key, value) => format!(
                 "{space}{{{{- with {value} }}}}\n{space}{key}: {{{{ toJson . }}}}\n{space}{{{{- end }}}}"
+            ),
+            Entries(value) => format!(
+                "{space}{{{{- with {value} }}}}\n{space}{{{{- toYaml . | nindent {indent} }}}}\n{space}{{{{- end }}}}"
             ),
             Items(template) => format!(
                 "{space}{{{{- with include \"{template}\" . | trim }}}}\n{space}{{{{- . | nindent {indent} }}}}\n{space}{{{{- end }}}}"
@@ -206,6 +267,10 @@ mod tests {
             filled(Entry("more", ".Values.more"), "spec"),
             "spec:\n  env:\n  - name: A\n    value: b\n  {{- with .Values.more }}\n  more: {{ toJson . }}\n  {{- end }}\n"
         );
+        let entries = filled(Entries(".Values.more"), "spec");
+        assert!(entries.ends_with(
+            "    value: b\n  {{- with .Values.more }}\n  {{- toYaml . | nindent 2 }}\n  {{- end }}\n"
+        ));
         let items = filled(Items("named"), "spec/env");
         assert!(items.ends_with(
             "    value: b\n  {{- with include \"named\" . | trim }}\n  {{- . | nindent 2 }}\n  {{- end }}\n"

@@ -2,6 +2,7 @@
 //! run reports everything that is wrong at once.
 
 mod dependencies;
+mod metrics;
 mod policies;
 mod purity;
 mod reasons;
@@ -16,6 +17,7 @@ use anyhow::bail;
 pub fn run(root: &Path) -> anyhow::Result<()> {
     let mut found = dependencies::check(root)?;
     found.extend(policies::check(root)?);
+    found.extend(metrics::check(root)?);
     let files = rust_files(root)?;
     found.extend(purity::check(&files));
     found.extend(sources::check(&files));

@@ -1,7 +1,10 @@
 {{/* One of the two images: (list . "coordinator"). */}}
 {{- define "hypercloud-storage.image" -}}
 {{- $values := (index . 0).Values.image -}}
-{{- printf "%s/%s:%s" $values.repository (index . 1) ($values.tag | default (index . 0).Chart.AppVersion) -}}
+{{- $digest := ternary $values.coordinatorDigest $values.agentDigest (eq (index . 1) "coordinator") -}}
+{{- $tag := $values.tag | default (index . 0).Chart.AppVersion -}}
+{{- $version := ternary (printf ":%s" $tag) (printf "@%s" $digest) (empty $digest) -}}
+{{- printf "%s/%s%s" $values.repository (index . 1) $version -}}
 {{- end }}
 
 {{/* Entries of an environment, by a map of names and values. */}}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hypercloud_inventory::Tree;
+use hypercloud_inventory::{Policy, Tree};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -94,7 +94,12 @@ fn agent() -> (TempDir, AgentService) {
     let engine: Arc<dyn Engine> = Arc::new(Sources);
     let (jobs, _) = Jobs::open(&place.path().join("jobs"), engine.clone(), volumes, 1).unwrap();
     let node = Node::this("node-1".into()).unwrap();
-    let devices = Devices::start(Tree::recorded(place.path()), place.path()).unwrap();
+    let devices = Devices::start(
+        Tree::recorded(place.path()),
+        Policy::default(),
+        place.path(),
+    )
+    .unwrap();
     (place, AgentService::new(node, jobs, engine, devices))
 }
 

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::programs::{
-    NAME, Objects, chart, combined, container, helm, kustomized, manifests, object, rendered,
-    variable,
+    IMAGES, NAME, NAMESPACE, Objects, chart, combined, container, helm, kustomized, manifests,
+    object, rendered, variable,
 };
 
 /// An annotation by which Helm leaves an object where it is.
 const POLICY: &str = "helm.sh/resource-policy";
 
 /// Everything of the base, with the images of its development.
-const WHOLE: [&str; 2] = ["namespace.create=true", r#"image.tag="dev""#];
+const WHOLE: [&str; 2] = [NAMESPACE, r#"image.tag="dev""#];
 
 /// A storage as the values say it.
 const STORAGE: [&str; 2] = [
@@ -104,6 +104,22 @@ fn without_storage_it_is_the_base_with_the_component_of_that_name() -> anyhow::R
 }
 
 #[test]
+fn with_monitoring_it_is_the_base_with_the_component_of_that_name() -> anyhow::Result<()> {
+    let mut chart = rendered(&[WHOLE[0], WHOLE[1], "monitoring.enabled=true"])?;
+    without_policy(&mut chart);
+    same(&chart, &combined(&["base"], &["components/monitoring"])?);
+    let labels = r#"monitoring.labels={"release":"prometheus"}"#;
+    let chosen = rendered(&["monitoring.enabled=true", labels])?;
+    for kind in ["PodMonitor", "PrometheusRule"] {
+        let labels = &object(&chosen, kind, NAME)?["metadata"]["labels"];
+        assert_eq!(labels["release"], "prometheus", "{kind}");
+        assert_eq!(labels["app.kubernetes.io/part-of"], NAME, "{kind}");
+        assert!(object(&rendered(&[])?, kind, NAME).is_err(), "{kind}");
+    }
+    Ok(())
+}
+
+#[test]
 fn what_is_not_wanted_is_not_there() -> anyhow::Result<()> {
     let all = rendered(&[])?;
     let kinds = |objects: &Objects, kind: &str| objects.keys().filter(|key| key.0 == kind).count();
@@ -122,18 +138,30 @@ fn values_get_to_their_places() -> anyhow::Result<()> {
     let made = rendered(&[
         r#"image={"repository":"registry.example/hcs","tag":"7","pullPolicy":"Always","pullSecrets":[{"name":"login"}]}"#,
         r#"logLevel="debug""#,
-        r#"coordinator={"replicas":3,"nodeSelector":{"a":"b"},"tolerations":[{"operator":"Exists"}],"env":{"Y":1},"volumes":[{"name":"v","emptyDir":{}}],"volumeMounts":[{"name":"v","mountPath":"/v"}]}"#,
-        r#"agents={"nodeSelector":{"c":"d"},"affinity":{"nodeAffinity":{}},"env":{"MEMORY_BUDGET":"256Mi"}}"#,
+        r#"coordinator={"replicas":3,"priorityClassName":"p","podLabels":{"l":"m"},"podAnnotations":{"n":"o"},"nodeSelector":{"a":"b"},"tolerations":[{"operator":"Exists"}],"env":{"Y":1},"volumes":[{"name":"v","emptyDir":{}}],"volumeMounts":[{"name":"v","mountPath":"/v"}]}"#,
+        r#"agents={"priorityClassName":"q","podLabels":{"r":"s"},"podAnnotations":{"t":"u"},"maxUnavailable":2,"kubeletRoot":"/data/kubelet","nodeSelector":{"c":"d"},"affinity":{"nodeAffinity":{}},"env":{"MEMORY_BUDGET":"256Mi"}}"#,
         r#"objectStore={"endpoint":"http://s3.example","region":"r","pathStyle":false,"secret":"keys","caConfigMap":"ca"}"#,
     ])?;
     let deployment = &object(&made, "Deployment", "coordinator")?["spec"];
     let set = &object(&made, "DaemonSet", "node-agent")?["spec"];
     let (pod, agents) = (&deployment["template"]["spec"], &set["template"]["spec"]);
     assert_eq!(deployment["replicas"], 3);
-    assert_eq!(pod["nodeSelector"], json!({"a": "b"}));
+    let selector = json!({"a": "b", "kubernetes.io/os": "linux"});
+    assert_eq!(pod["nodeSelector"], selector);
+    assert_eq!(pod["priorityClassName"], "p");
+    let component = "app.kubernetes.io/component";
+    let metadata =
+        json!({"annotations": {"n": "o"}, "labels": {component: "coordinator", "l": "m"}});
+    assert_eq!(deployment["template"]["metadata"], metadata);
     assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
     assert_eq!(pod["volumes"], json!([{"name": "v", "emptyDir": {}}]));
-    assert_eq!(agents["nodeSelector"], json!({"c": "d"}));
+    let selector = json!({"c": "d", "kubernetes.io/os": "linux"});
+    assert_eq!(agents["nodeSelector"], selector);
+    assert_eq!(agents["priorityClassName"], "q");
+    let metadata =
+        json!({"annotations": {"t": "u"}, "labels": {component: "node-agent", "r": "s"}});
+    assert_eq!(set["template"]["metadata"], metadata);
+    assert_eq!(set["updateStrategy"]["rollingUpdate"]["maxUnavailable"], 2);
     assert_eq!(agents["affinity"], json!({"nodeAffinity": {}}));
     for spec in [pod, agents] {
         assert_eq!(spec["imagePullSecrets"], json!([{"name": "login"}]));
@@ -159,6 +187,17 @@ fn values_get_to_their_places() -> anyhow::Result<()> {
     }
     assert_eq!(variable(agent, "RUST_LOG"), Some("debug"));
     assert_eq!(variable(agent, "MEMORY_BUDGET"), Some("256Mi"));
+    // Where kubelet has its directory is said three times.
+    let root = "/data/kubelet";
+    assert_eq!(variable(agent, "KUBELET_ROOT"), Some(root));
+    let kubelet = |list: &Value| {
+        let mut list = list.as_array().into_iter().flatten();
+        list.find(|one| one["name"] == "kubelet").cloned()
+    };
+    let mount = kubelet(&agent["volumeMounts"]).unwrap_or_default();
+    assert_eq!(mount["mountPath"], root);
+    let volume = kubelet(&agents["volumes"]).unwrap_or_default();
+    assert_eq!(volume["hostPath"]["path"], root);
     Ok(())
 }
 
@@ -168,6 +207,18 @@ fn a_release_takes_the_images_of_its_version() -> anyhow::Result<()> {
     let image = &container(&made, "Deployment", "coordinator")?["image"];
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(*image, format!("hypercloud-storage/coordinator:{version}"));
+    // Or just those that are named; holders run the agents' too.
+    let [one, other] = ["a", "b"].map(|digit| format!("sha256:{}", digit.repeat(64)));
+    let made = rendered(&[
+        &format!("image.coordinatorDigest={one:?}"),
+        &format!("image.agentDigest={other:?}"),
+    ])?;
+    let coordinator = container(&made, "Deployment", "coordinator")?;
+    let image = format!("hypercloud-storage/coordinator@{one}");
+    assert_eq!(coordinator["image"], image);
+    let image = format!("hypercloud-storage/node-agent@{other}");
+    assert_eq!(container(&made, "DaemonSet", "node-agent")?["image"], image);
+    assert_eq!(variable(coordinator, "HOLDER_IMAGE"), Some(image.as_str()));
     Ok(())
 }
 
@@ -195,7 +246,14 @@ fn a_storage_is_made_after_all_else_and_never_taken_away() -> anyhow::Result<()>
 
 #[test]
 fn values_that_make_no_sense_are_refused_with_the_reason() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 10] = [
+        (&[r#"image.repository="""#], "name the registry"),
+        (&[r#"image.agentDigest="sha256:1""#], "/image/agentDigest"),
+        (&["agents.maxUnavailable=0"], "/agents/maxUnavailable"),
+        (
+            &[r#"agents.kubeletRoot="/kubelet/""#],
+            "/agents/kubeletRoot",
+        ),
         (&["storage.enabled=true"], "missing property 'storage'"),
         (
             &[STORAGE[0], STORAGE[1], "storage.allowed=false"],
@@ -216,15 +274,28 @@ fn values_that_make_no_sense_are_refused_with_the_reason() {
         };
         assert!(said.contains(word), "{values:?}: {said}");
     }
-    let elsewhere = helm(&["template", NAME, &chart(), "--namespace", "default"]);
-    let said = elsewhere.map_or_else(|error| error.to_string(), |_| "it was taken".into());
-    assert!(said.contains("--namespace hypercloud-storage"), "{said}");
+    let chart = chart();
+    for (namespace, value, word) in [
+        ("default", IMAGES, "--namespace hypercloud-storage"),
+        (
+            NAME,
+            NAMESPACE,
+            "cannot make the namespace that it is kept in",
+        ),
+    ] {
+        let words = ["template", NAME, &chart, "--namespace", namespace];
+        let values = ["--set-json", IMAGES, "--set-json", value];
+        let made = helm(&[&words[..], &values[..]].concat());
+        let said = made.map_or_else(|error| error.to_string(), |_| "it was taken".into());
+        assert!(said.contains(word), "{said}");
+    }
 }
 
 #[test]
 fn lint_finds_nothing() -> anyhow::Result<()> {
     let chart = chart();
     let mut words = vec!["lint", "--strict", "--namespace", NAME, &chart];
+    words.extend(["--set-json", IMAGES]);
     helm(&words)?;
     for value in STORAGE {
         words.extend(["--set-json", value]);

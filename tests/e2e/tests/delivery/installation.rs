@@ -150,7 +150,7 @@ impl Release {
     fn new(spec: Option<Value>) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let values = json!({
-            "image": {"tag": "dev"},
+            "image": {"repository": NAME, "tag": "dev"},
             "storage": {"enabled": spec.is_some(), "spec": spec.unwrap_or_else(|| json!({}))},
         });
         let file = folder.path().join("values.yaml");
@@ -237,7 +237,7 @@ async fn inventories(cluster: &Cluster) -> anyhow::Result<Vec<(String, Option<St
 /// Waits until nothing of the system is there but definitions and what is of
 /// them.
 async fn gone(cluster: &Cluster) -> anyhow::Result<()> {
-    let kinds = "deployments,daemonsets,services,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingwebhookconfigurations";
+    let kinds = "deployments,daemonsets,poddisruptionbudgets,services,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingwebhookconfigurations";
     let words = ["get", kinds, "--all-namespaces", "--output", "name"];
     let label = ["--selector", "app.kubernetes.io/part-of=hypercloud-storage"];
     until("the system is gone", LIMIT, || async {

@@ -41,10 +41,22 @@ pub fn helm(words: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What the chart is with these values, each as `--set` takes it.
+/// The value that the chart cannot do without: images as the base names them.
+pub const IMAGES: &str = r#"image.repository="hypercloud-storage""#;
+
+/// Has the chart make the namespace, in a release that is kept in another.
+pub const NAMESPACE: &str = "namespace.create=true";
+
+/// What the chart is with these values, each as `--set-json` takes it, and
+/// images of its own.
 pub fn rendered(values: &[&str]) -> anyhow::Result<Objects> {
     let chart = chart();
-    let mut words = vec!["template", NAME, &chart, "--namespace", NAME];
+    let place = match values.contains(&NAMESPACE) {
+        true => "default",
+        false => NAME,
+    };
+    let mut words = vec!["template", NAME, &chart, "--namespace", place];
+    words.extend(["--set-json", IMAGES]);
     for value in values {
         words.extend(["--set-json", value]);
     }
