@@ -179,6 +179,31 @@ fn copies_without_room_are_an_error_that_says_so() {
 }
 
 #[test]
+fn a_ceph_that_runs_is_moved_to_no_other_network() {
+    let mut world = installed(NEW);
+    let network = hypercloud_api::StorageNetwork {
+        host_network: Some(true),
+        encryption: Some(true),
+        ..Default::default()
+    };
+    world.change(|s| s.storage.network = Some(network));
+    for _ in 0..5 {
+        world.coordinate(ALL);
+        world.live();
+        world.pass(5);
+    }
+    assert_eq!(world.state(), StorageState::Error);
+    let told = "the network of a Ceph that runs is not changed";
+    assert!(world.message().contains(told), "{}", world.message());
+    let network = &world.seen.get(&cluster_key()).unwrap()["spec"]["network"];
+    assert!(network["provider"].is_null(), "{network}");
+    // What goes over it is free.
+    assert_eq!(network["connections"]["encryption"]["enabled"], true);
+    world.change(|s| s.storage.network = None);
+    until(&mut world, StorageState::Ok);
+}
+
+#[test]
 fn no_cluster_is_made_of_some_of_its_devices() {
     let mut world = World::new(NEW);
     world.change(|s| *s = spec(NEW, &["a", "b", "z"]));
