@@ -64,22 +64,23 @@ pub fn operator_key() -> Key {
 }
 
 /// What is seen to run: the operator's image, and the version that Rook found
-/// in Ceph's.
+/// in Ceph's, or is told to bring it to.
 fn live(seen: &Seen) -> Running {
     let image = seen.get(&operator_key()).and_then(|object| {
         let containers = &object["spec"]["template"]["spec"]["containers"];
         containers[0]["image"].as_str()
     });
-    let tag = image
-        .and_then(|image| image.rsplit_once(':'))
-        .map(|(_, tag)| tag);
-    let ceph = seen.get(&cluster_key()).and_then(|cluster| {
-        let version = cluster["status"]["version"]["version"].as_str()?;
-        version.split('-').next()
-    });
+    let of_tag = |image: &str| -> Option<Version> {
+        let (_, tag) = image.rsplit_once(':')?;
+        tag.split('-').next()?.parse().ok()
+    };
+    let cluster = seen.get(&cluster_key()).unwrap_or(&Value::Null);
+    let told = cluster["spec"]["cephVersion"]["image"].as_str();
+    let found = cluster["status"]["version"]["version"].as_str();
+    let found = found.and_then(|version| version.split('-').next()?.parse().ok());
     Running {
-        rook: tag.and_then(|tag| tag.parse().ok()),
-        ceph: ceph.and_then(|version| version.parse().ok()),
+        rook: image.and_then(of_tag),
+        ceph: told.and_then(of_tag).max(found),
     }
 }
 
