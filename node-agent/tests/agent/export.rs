@@ -273,11 +273,7 @@ async fn an_export_to_a_store_that_hangs_is_cancelled_as_quickly() {
 /// The parts that are in the store as the journal has it; the first one is
 /// sent last.
 fn known_parts(agent: &Agent) -> std::ops::Range<u64> {
-    let journal = agent.place.path().join("state/jobs/job-1.json");
-    let record: serde_json::Value = fs::read(journal)
-        .ok()
-        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-        .unwrap_or_default();
+    let record = agent.record(JOB);
     let place = &record["state"]["checkpoint"]["place"];
     2..place["nextPart"].as_u64().unwrap_or(2)
 }

@@ -158,6 +158,15 @@ impl Agent {
         asked.await.unwrap().success()
     }
 
+    /// A job as the journal has it; nothing where it has none.
+    pub fn record(&self, id: &str) -> serde_json::Value {
+        let journal = self.place.path().join(format!("state/jobs/{id}.json"));
+        fs::read(journal)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+            .unwrap_or_default()
+    }
+
     pub fn log(&self) -> String {
         fs::read_to_string(self.place.path().join("log")).unwrap()
     }
