@@ -232,8 +232,13 @@ fn a_writer_and_a_bell_are_changes() {
     drop(File::options().write(true).open(&device.0).unwrap());
     let took = until(&mut watch, |change| change.written);
     assert!(took < SOON, "{took:?}");
-    drop(File::open(&device.0).unwrap());
-    assert_eq!(watch.wait(Duration::from_millis(300)).unwrap(), None);
+    // A reader is none. Whoever else looks for a free loop device may have
+    // opened this one to write when it came, so there is more than one try.
+    let is_quiet = (0..20).any(|_| {
+        drop(File::open(&device.0).unwrap());
+        watch.wait(Duration::from_millis(300)).unwrap().is_none()
+    });
+    assert!(is_quiet, "a reader is told as a writer");
 
     let bell = watch.bell();
     let rings = std::thread::spawn(move || bell.ring());
