@@ -166,7 +166,8 @@ async fn an_export_takes_little_memory_and_no_time_for_holes() {
     }
     for (what, target) in [("2 TiB to a file", &file), ("2 TiB to a store", &object)] {
         let time = measured(what, target, ZLIB).await;
-        assert!(time < Duration::from_secs(30), "{what}: {time:?}");
+        // Reading what is not there would take hours.
+        assert!(time < Duration::from_secs(300), "{what}: {time:?}");
     }
     let image = folder.path().join("image");
     let same = Command::new("qemu-img")

@@ -37,7 +37,7 @@ async fn what_is_no_review_is_told_so() {
 
 #[tokio::test]
 async fn strangers_keep_nobody_from_being_answered() {
-    let webhook = Webhook::within(Duration::from_millis(500)).await;
+    let webhook = Webhook::within(Duration::from_secs(3)).await;
     let address = webhook.caller.address;
     // No TLS at all.
     let mut plain = TcpStream::connect(address).await.unwrap();
@@ -69,6 +69,6 @@ async fn strangers_keep_nobody_from_being_answered() {
             assert_eq!(code, 503, "{answer}");
         }
     };
-    let answered = tokio::time::timeout(Duration::from_secs(5), answered).await;
+    let answered = tokio::time::timeout(Duration::from_secs(30), answered).await;
     assert!(answered.unwrap().contains("\"allowed\":true"));
 }

@@ -39,7 +39,8 @@ async fn one_candidate_leads_and_a_released_lease_is_taken_at_once() {
     first.release().await.unwrap();
     let begun = Instant::now();
     assert!(second.elected(&stop).await);
-    assert!(begun.elapsed() < LEASE_DURATION / 2);
+    // One that is not released is waited for so long.
+    assert!(begun.elapsed() < LEASE_DURATION);
     let held = server.object(&lease());
     assert_eq!(held["spec"]["holderIdentity"], "second");
     assert_eq!(held["spec"]["leaseTransitions"], 2);
@@ -57,7 +58,7 @@ async fn a_leader_that_is_deposed_notices() {
     let mut held = server.object(&lease());
     held["spec"]["holderIdentity"] = json!("usurper");
     server.put(&lease(), held);
-    let lost = tokio::time::timeout(Duration::from_secs(10), leader.lead()).await;
+    let lost = tokio::time::timeout(Duration::from_secs(30), leader.lead()).await;
     assert_eq!(lost.unwrap().to_string(), "the lease is held by usurper");
 }
 
@@ -83,7 +84,7 @@ async fn a_candidate_without_an_api_server_still_stops() {
     let stop = CancellationToken::new();
     let mut candidate = Candidate::new(server.client(), "system", "first".to_owned());
     let stopped = async { tokio::join!(candidate.elected(&stop), async { stop.cancel() }).0 };
-    let elected = tokio::time::timeout(Duration::from_secs(5), stopped).await;
+    let elected = tokio::time::timeout(Duration::from_secs(30), stopped).await;
     assert!(!elected.unwrap());
 }
 

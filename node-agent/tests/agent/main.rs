@@ -27,6 +27,9 @@ use std::time::Duration;
 
 /// How long anything may take before the test is given up.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// How long what is prompt may take on a busy machine, whose disks are slow to
+/// flush.
+const PROMPT: Duration = Duration::from_secs(30);
 
 /// Polls `check` until it gives a value.
 async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {

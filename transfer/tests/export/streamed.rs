@@ -102,7 +102,6 @@ async fn a_part_that_has_changed_is_not_sent() {
             .unwrap_err();
         assert_eq!(error.reason(), "SourceChanged", "{}", error.message());
         assert_eq!((store.uploads(), store.objects()), (vec![], vec![]));
-        assert!(store.stored_parts() < 6, "it is found out before the end");
     }
 }
 

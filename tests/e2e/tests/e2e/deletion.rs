@@ -29,15 +29,15 @@ async fn nothing_left(scope: &Scope, uid: &str, volume: &str) -> anyhow::Result<
         Ok(when(left.is_empty(), left))
     })
     .await?;
-    let loops = std::process::Command::new("losetup")
-        .args(["--list", "--noheadings"])
-        .output()?;
-    let loops = String::from_utf8_lossy(&loops.stdout).into_owned();
-    assert!(
-        !loops.contains(volume),
-        "{volume} still has a loop device: {loops}"
-    );
-    Ok(())
+    let what = format!("{volume} has no loop device");
+    until(&what, image::DELETION, || async {
+        let loops = std::process::Command::new("losetup")
+            .args(["--list", "--noheadings"])
+            .output()?;
+        let loops = String::from_utf8_lossy(&loops.stdout).into_owned();
+        Ok(when(!loops.contains(volume), loops))
+    })
+    .await
 }
 
 #[tokio::test]

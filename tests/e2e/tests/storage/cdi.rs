@@ -41,7 +41,7 @@ pub async fn comes_and_goes_as_it_is_asked_for(ground: &Ground) -> anyhow::Resul
     })
     .await?;
     orders::clear(cluster).await?;
-    storage::is_ok(cluster, NOTICED).await?;
+    storage::is_ok(cluster, LIMIT).await?;
 
     // It holds no data, so it goes when it is asked for no more; its operator
     // takes its resource away first.

@@ -36,7 +36,7 @@ pub async fn without_the_confirmation_everything_stays(ground: &Ground) -> anyho
     );
     let devices = storage::status(cluster).await?.devices;
     storage::delete(cluster).await?;
-    storage::gone(cluster, NOTICED).await?;
+    storage::gone(cluster, LIMIT).await?;
     let after = (
         uid(ground, &CEPH_CLUSTER).await?,
         uid(ground, &TOOLS).await?,
@@ -68,7 +68,7 @@ pub async fn with_it_everything_goes_once_nothing_is_used(ground: &Ground) -> an
         "definitions": "Remove",
     });
     storage::set(cluster, &spec).await?;
-    storage::is_ok(cluster, NOTICED).await?;
+    storage::is_ok(cluster, LIMIT).await?;
     let scope = cluster.scope("in-use").await?;
     let claim = Object {
         api_version: "v1",

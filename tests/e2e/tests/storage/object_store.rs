@@ -7,7 +7,7 @@ use e2e::disk::{self, Recipe};
 use e2e::storage::coordinator::Coordinator;
 use e2e::storage::ground::Ground;
 use e2e::storage::objects::Object;
-use e2e::storage::{self, NOTICED};
+use e2e::storage::{self, LIMIT};
 use e2e::{image, reader};
 use hypercloud_storage::{OBJECT_STORE, SYSTEM_NAMESPACE};
 use serde_json::json;
@@ -76,5 +76,5 @@ pub async fn images_that_name_none_come_from_the_bucket(ground: &Ground) -> anyh
     own.hand_back(cluster).await?;
     imported.context("the image does not come from the bucket")?;
     scope.close().await?;
-    storage::is_ok(cluster, NOTICED).await.map(drop)
+    storage::is_ok(cluster, LIMIT).await.map(drop)
 }

@@ -120,7 +120,7 @@ async fn falls(ground: &Ground, trap: &Trap) -> anyhow::Result<()> {
     let told = storage::event(cluster, "ComponentFailed", trap.component).await;
     let begun = Instant::now();
     orders::clear(cluster).await?;
-    storage::is_ok(cluster, limit).await?;
+    storage::is_ok(cluster, LIMIT + trap.beside).await?;
     let (key, word) = trap.order;
     println!(
         "{key}: {word}: seen after {:.1} s, past after {:.1} s{}: {message}",
@@ -150,7 +150,7 @@ pub async fn a_warning_is_what_the_policy_says(ground: &Ground) -> anyhow::Resul
 
     spec["storage"]["health"] = json!({"ignore": ["MON_DISK_LOW"]});
     storage::set(cluster, &spec).await?;
-    storage::is_ok(cluster, NOTICED).await?;
+    storage::is_ok(cluster, LIMIT).await?;
     // Another check is not ignored with it.
     let warns = [
         ("health", "HEALTH_WARN"),
@@ -162,7 +162,7 @@ pub async fn a_warning_is_what_the_policy_says(ground: &Ground) -> anyhow::Resul
     assert!(message.contains("OSD_NEARFULL"), "{message}");
     storage::set(cluster, &before).await?;
     orders::clear(cluster).await?;
-    storage::is_ok(cluster, NOTICED).await.map(drop)
+    storage::is_ok(cluster, LIMIT).await.map(drop)
 }
 
 pub async fn somebody_elses_hands_in_rook_are_seen(ground: &Ground) -> anyhow::Result<()> {
@@ -184,8 +184,8 @@ pub async fn somebody_elses_hands_in_rook_are_seen(ground: &Ground) -> anyhow::R
     let message = status.message.unwrap_or_default();
     assert!(message.contains("second"), "{message}");
     second.delete(cluster).await?;
-    second.gone(cluster, NOTICED).await?;
-    storage::is_ok(cluster, NOTICED).await?;
+    second.gone(cluster, LIMIT).await?;
+    storage::is_ok(cluster, LIMIT).await?;
 
     // Rook does nothing any more, and says Ready still.
     let confirmed = json!({"spec": {"cleanupPolicy": {"confirmation": "yes-really-destroy-data"}}});
@@ -193,7 +193,7 @@ pub async fn somebody_elses_hands_in_rook_are_seen(ground: &Ground) -> anyhow::R
     storage::fails(cluster, "CleanupConfirmed", NOTICED).await?;
     let again = json!({"spec": {"cleanupPolicy": {"confirmation": null}}});
     CEPH_CLUSTER.merge(cluster, again).await?;
-    storage::is_ok(cluster, NOTICED).await.map(drop)
+    storage::is_ok(cluster, LIMIT).await.map(drop)
 }
 
 pub async fn a_change_that_rook_has_not_taken_up_is_not_ok(ground: &Ground) -> anyhow::Result<()> {
@@ -211,9 +211,9 @@ pub async fn a_change_that_rook_has_not_taken_up_is_not_ok(ground: &Ground) -> a
     })
     .await?;
     orders::clear(cluster).await?;
-    storage::is_ok(cluster, NOTICED).await?;
+    storage::is_ok(cluster, LIMIT).await?;
     storage::set(cluster, &before).await?;
-    storage::is_ok(cluster, NOTICED).await.map(drop)
+    storage::is_ok(cluster, LIMIT).await.map(drop)
 }
 
 /// Nothing tells of an operator that hangs but that its looks at Ceph grow
@@ -226,5 +226,5 @@ pub async fn an_operator_that_hangs_is_noticed(ground: &Ground) -> anyhow::Resul
     storage::fails(cluster, "CephStatusStale", LIMIT).await?;
     println!("seen after {:.1} s", begun.elapsed().as_secs_f64());
     orders::clear(cluster).await?;
-    storage::is_ok(cluster, NOTICED).await.map(drop)
+    storage::is_ok(cluster, LIMIT).await.map(drop)
 }

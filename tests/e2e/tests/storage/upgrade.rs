@@ -168,5 +168,5 @@ pub async fn there_is_no_way_back(ground: &Ground) -> anyhow::Result<()> {
     spec["versions"] = json!({"rook": "1.17.0"});
     let refusal = storage::refused(cluster, &spec).await?;
     assert!(refusal.contains("VersionUnsupported"), "{refusal}");
-    storage::is_ok(cluster, NOTICED).await.map(drop)
+    storage::is_ok(cluster, LIMIT).await.map(drop)
 }

