@@ -148,15 +148,7 @@ impl<'a> Course<'a> {
                 kept.filter(|_| running.rook.is_some())
             }
         };
-        let metadata = &view.resource.metadata;
-        let known = view
-            .resource
-            .status
-            .as_ref()
-            .map(|status| &*status.components);
-        let known = known.unwrap_or_default();
-        let theirs = ground::theirs(metadata.annotations.as_ref(), known, view.seen);
-        match (theirs, target) {
+        match (ground::theirs(view.resource, view.seen), target) {
             (Some(theirs), _) => self.problems.push(theirs),
             (None, Some(target)) => self.go(&target),
             (None, None) => {}

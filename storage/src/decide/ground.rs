@@ -1,11 +1,9 @@
 //! What a decision stands on, and how it is written down.
 
-use std::collections::BTreeMap;
-
 use hypercloud_api::conditions::set;
 use hypercloud_api::{
-    FailureDomain, HyperCloudStorageStatus, RunningVersions, SettledDevice, StorageCluster,
-    StorageComponent,
+    FailureDomain, HyperCloudStorage, HyperCloudStorageStatus, RunningVersions, SettledDevice,
+    StorageCluster, StorageComponent,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
@@ -86,12 +84,11 @@ fn live(seen: &Seen) -> Running {
 
 /// That somebody else's Rook or Ceph is there, which is not taken over unless
 /// that is asked for: with `adopt` it is.
-pub(super) fn theirs(
-    annotations: Option<&BTreeMap<String, String>>,
-    components: &[StorageComponent],
-    seen: &Seen,
-) -> Option<Problem> {
-    let had = stage::named("ceph-cluster").and_then(|stage| version(stage, components));
+pub(super) fn theirs(resource: &HyperCloudStorage, seen: &Seen) -> Option<Problem> {
+    let annotations = resource.metadata.annotations.as_ref();
+    let status = resource.status.as_ref();
+    let had =
+        stage::named("ceph-cluster").and_then(|stage| version(stage, &status.as_ref()?.components));
     let ours = |key: &Key| seen.get(key).and_then(stage_of).is_some();
     let is_asked = annotations
         .and_then(|all| all.get(ANNOTATION_ADOPT))
@@ -236,22 +233,29 @@ mod tests {
                "metadata": {"name": "rook-ceph-operator", "namespace": ROOK_NAMESPACE}})
     }
 
-    fn asked(value: &str) -> BTreeMap<String, String> {
-        BTreeMap::from([(ANNOTATION_ADOPT.to_owned(), value.to_owned())])
+    fn storage(adopt: Option<&str>, components: Vec<StorageComponent>) -> HyperCloudStorage {
+        let mut storage = HyperCloudStorage::new("hypercloud", Default::default());
+        let asked = adopt.map(|value| (ANNOTATION_ADOPT.to_owned(), value.to_owned()));
+        storage.metadata.annotations = Some(asked.into_iter().collect());
+        storage.status = Some(HyperCloudStorageStatus {
+            components,
+            ..Default::default()
+        });
+        storage
     }
 
     #[test]
     fn what_others_made_is_not_taken_over_unasked() {
-        let told = |object: Value, annotations: Option<&BTreeMap<_, _>>| {
-            let problem = theirs(annotations, &[], &Seen::from_iter([object]));
+        let told = |object: Value, adopt: Option<&str>| {
+            let problem = theirs(&storage(adopt, Vec::new()), &Seen::from_iter([object]));
             problem.map(|problem| problem.message)
         };
-        assert!(theirs(None, &[], &Seen::default()).is_none());
+        assert!(theirs(&storage(None, Vec::new()), &Seen::default()).is_none());
         for object in [cluster(ROOK_NAMESPACE), operator()] {
             let message = told(object.clone(), None).unwrap();
             assert!(message.contains("adopt=rook-ceph"), "{message}");
-            assert_eq!(told(object.clone(), Some(&asked(ROOK_NAMESPACE))), None);
-            assert!(told(object, Some(&asked("elsewhere"))).is_some());
+            assert_eq!(told(object.clone(), Some(ROOK_NAMESPACE)), None);
+            assert!(told(object, Some("elsewhere")).is_some());
         }
         let message = told(cluster("elsewhere"), None).unwrap();
         assert!(message.contains("elsewhere/rook-ceph"), "{message}");
@@ -263,13 +267,13 @@ mod tests {
         let ours = ours(cluster(ROOK_NAMESPACE)).object;
         // Somebody added another one, which Rook serves too.
         let seen = Seen::from_iter([ours, cluster("elsewhere")]);
-        assert!(theirs(None, &[], &seen).is_none());
+        assert!(theirs(&storage(None, Vec::new()), &seen).is_none());
         let ready = StorageComponent {
             name: "ceph-cluster".into(),
             version: Some("20.2.0".into()),
             ..StorageComponent::default()
         };
         let seen = Seen::from_iter([cluster("elsewhere")]);
-        assert!(theirs(None, &[ready], &seen).is_none());
+        assert!(theirs(&storage(None, vec![ready]), &seen).is_none());
     }
 }

@@ -57,7 +57,7 @@ pub(super) const OTHERS: &[(&str, &str)] = &[
         ClusterRoleBinding ConfigMap Connected Connecting Created Creating
         CustomResourceDefinition DaemonSet Delete DeletionIsBlocked Deployed Deploying Deployment
         Driver Error Established Failure False FoundNewReplicaSet HonorWaitForFirstConsumer
-        IfNotPresent Immediate Job NamesAccepted Namespace NewReplicaSetCreated ObjectBucketClaim
+        IPv4 IPv6 IfNotPresent Immediate Job NamesAccepted Namespace NewReplicaSetCreated ObjectBucketClaim
         OperatorConfig PersistentVolume PersistentVolumeClaim ProgressDeadlineExceeded Remaining
         ReplicaSetUpdated Role RoleBinding Rook ServiceAccount StorageClass True Updating
         VolumeSnapshotClass VolumeSnapshotContent",
