@@ -47,7 +47,7 @@ async fn a_network_is_settled() -> anyhow::Result<()> {
 async fn a_network_of_nothing_is_no_trap() -> anyhow::Result<()> {
     for (test, network) in [
         ("nothing", json!(null)),
-        ("nobody", json!({"hostNetwork": null, "ipFamily": null})),
+        ("nobody", json!({"hostNetwork": null})),
     ] {
         let rules = Rules::install(test).await?;
         let made = rules.storage("hypercloud", spec(json!({"network": network}), json!({})));
