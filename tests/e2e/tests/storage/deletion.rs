@@ -154,7 +154,7 @@ pub async fn what_was_there_before_is_not_taken(ground: &Ground) -> anyhow::Resu
             "selector": {"matchLabels": labels},
             "template": {
                 "metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "rook", "image": "docker.io/rook/ceph:v1.19.0"}]},
+                "spec": {"containers": [{"name": "rook", "image": "docker.io/rook/ceph:v1.20.6"}]},
             },
         },
     });
