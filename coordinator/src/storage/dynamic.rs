@@ -108,23 +108,22 @@ pub async fn get(
         Much::Whole => request.get(name, &params),
         Much::Metadata => request.get_metadata(name, &params),
     };
-    match client
-        .request(request.map_err(KubeError::BuildRequest)?)
-        .await
-    {
-        Ok(found) => Ok(Some(called(found, kind))),
-        Err(KubeError::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error),
-    }
+    let answer = client.request(request.map_err(KubeError::BuildRequest)?);
+    let found = there(answer.await)?;
+    Ok(found.map(|found| called(found, kind)))
 }
 
 /// The metadata of an object, where it is there.
 pub async fn metadata(client: &Client, key: &Key) -> Result<Option<Value>, KubeError> {
     let request = place(key).get_metadata(&key.name, &GetParams::default());
-    match client
-        .request(request.map_err(KubeError::BuildRequest)?)
-        .await
-    {
+    let answer = client.request(request.map_err(KubeError::BuildRequest)?);
+    there(answer.await)
+}
+
+/// What was asked for, where it is there: of a kind that the API server does
+/// not know it says no more than a code.
+fn there(answer: Result<Value, KubeError>) -> Result<Option<Value>, KubeError> {
+    match answer {
         Ok(found) => Ok(Some(found)),
         Err(KubeError::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
